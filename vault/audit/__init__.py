@@ -1,0 +1,1 @@
+"""The ledger outside the database, and verification."""

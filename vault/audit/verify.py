@@ -1,0 +1,283 @@
+"""Verification: walks everything stored and names the place of what is wrong, instead of stopping at it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from vault.audit.anchor import behind
+from vault.encoding import json_value
+from vault.errors import KeyUnavailable, StorageUnavailable, Tampered, VaultError
+from vault.model import format_id
+from vault.ports.records import BlobRow, EventRow, RunRow, SessionRow
+from vault.sealing import rows
+from vault.sealing.notes import Head
+from vault.sealing.payload import unseal
+from vault.sessions.find import open_about
+from vault.sessions.log import JSON, check_event, decode_tails, open_stream
+from vault.sessions.witness import head_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from vault.audit.anchor import History
+    from vault.ports.records import Reader
+    from vault.sealing.keys import EpochKeys, TenantKeys
+    from vault.sessions.log import Log
+
+_CHUNK: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong: its kind, the place, and what it means."""
+
+    kind: str
+    place: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What was checked, and what was found."""
+
+    findings: tuple[Finding, ...]
+    counts: Mapping[str, int]
+    with_keys: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings
+
+
+class Verification:
+    """Checks the whole of one vault."""
+
+    def __init__(self, log: Log) -> None:
+        """Check what this log's parts hold."""
+        self._log = log
+
+    def count_sessions(self) -> int:
+        """How many sessions there are."""
+        with self._log.records.snapshot() as reader:
+            return sum(1 for _ in reader.scan("all_heads"))
+
+    def unrecorded(self, recorded: Mapping[bytes, Head]) -> list[Head]:
+        """Verified heads of the sessions that the ledger does not have in their present state.
+
+        Raises:
+            Tampered: one of them does not verify.
+        """
+        with self._log.records.snapshot() as reader:
+            found = [
+                head
+                for row in reader.scan("all_heads")
+                if (head := _listed(row)) != recorded.get(head.session_id)
+            ]
+            if not found:
+                return []
+            wanted = {head.session_id for head in found}
+            stored = [SessionRow._make(row) for row in reader.scan("all_sessions") if row[1] in wanted]
+        for row in stored:
+            rows.check(rows.session_mac(self._keys(row)[1].mac, row), row.mac, "a session's row")
+        return [head_of(row) for row in stored]
+
+    def run(
+        self, history: History, *, without_keys: bool, progress: Callable[[int, int], None] | None
+    ) -> Report:
+        """Check everything; see ``Vault.verify``."""
+        findings: list[Finding] = []
+        counts = dict.fromkeys(("sessions", "events", "blobs", "ledger_entries"), 0)
+        try:
+            history.refresh()
+        except VaultError as error:
+            findings.append(Finding(kind="ledger", place="ledger", detail=str(error)))
+        counts["ledger_entries"] = history.newest.number if history.newest else 0
+        named: set[bytes] = set()
+        with self._log.records.snapshot() as reader:
+            findings += [
+                Finding(kind="behind_ledger", place=text.partition(" ")[0], detail=text.partition(" ")[2])
+                for text in behind(reader, history.heads.values())
+            ]
+            stored = [SessionRow._make(row) for row in reader.scan("all_sessions")]
+            for kind, number in reader.scan("stray_rows"):
+                findings.append(
+                    Finding(
+                        kind="stray",
+                        place=f"{kind} of session number {number}",
+                        detail="belongs to no session",
+                    )
+                )
+        for done, row in enumerate(stored):
+            with self._log.records.snapshot() as reader:
+                one = _OneSession(self._log, reader, row, named)
+                findings += one.run(None if without_keys else self._keys)
+                counts["events"] += one.events
+                counts["blobs"] += one.blobs
+            counts["sessions"] += 1
+            if progress is not None:
+                progress(done + 1, len(stored))
+        findings += [
+            Finding(
+                kind="orphan_blob",
+                place=f"blobs/{address.hex()[:2]}/{address.hex()}",
+                detail="no event names it",
+            )
+            for address in self._log.blobs.addresses()
+            if address not in named
+        ]
+        return Report(findings=tuple(findings), counts=counts, with_keys=not without_keys)
+
+    def _keys(self, row: SessionRow) -> tuple[TenantKeys, EpochKeys]:
+        tenant = self._log.keys.tenant_by_id(row.tenant_id)
+        if tenant is None:
+            raise KeyUnavailable("the key store holds no key for this session's tenant")
+        return tenant, self._log.keys.epoch(tenant, row.owner, row.session_id, row.epoch)
+
+
+class _OneSession:
+    """The checks of one session, in one snapshot."""
+
+    def __init__(self, log: Log, reader: Reader, row: SessionRow, named: set[bytes]) -> None:
+        self._log, self._reader, self._row, self._named = log, reader, row, named
+        self._name = (
+            format_id("ses", row.session_id) if isinstance(row.session_id, bytes) else f"session {row.no}"
+        )
+        self._findings: list[Finding] = []
+        self.events = self.blobs = 0
+
+    def run(self, keys_of: Callable[[SessionRow], tuple[TenantKeys, EpochKeys]] | None) -> list[Finding]:
+        keys = None
+        if keys_of is not None:
+            try:
+                tenant, keys = keys_of(self._row)
+                self._session_row(tenant, keys)
+            except VaultError as error:
+                self._found("session_row", self._name, str(error))
+        events = self._events(keys)
+        self._bodies(keys, events)
+        return self._findings
+
+    def _found(self, kind: str, place: str, detail: str) -> None:
+        self._findings.append(Finding(kind=kind, place=place, detail=detail))
+
+    def _session_row(self, tenant: TenantKeys, keys: EpochKeys) -> None:
+        row = self._row
+        rows.check(rows.session_mac(keys.mac, row), row.mac, "the session's row")
+        about = open_about(keys, row)
+        labels = {tenant.blind("label", *label) for label in about.get("labels", {}).items()}
+        stored = {label for (label,) in self._reader.scan("all_labels_of_session", session_no=row.no)}
+        if labels != stored:
+            self._found("labels", self._name, "its label index is not what its sealed labels say")
+        for run in map(RunRow._make, self._reader.scan("all_runs_of_session", session_no=row.no)):
+            if rows.run_mac(keys.mac, row.session_id, run) != run.mac:
+                self._found("run_row", self._name, "a run's kept count does not verify")
+
+    def _events(self, keys: EpochKeys | None) -> list[EventRow]:
+        row, events = self._row, []
+        chain, expected = rows.genesis(row.session_id), 1
+        per_type: dict[str, int] = {}
+        for event in map(EventRow._make, self._reader.scan("all_events_of_session", session_no=row.no)):
+            place = f"{self._name} event {event.seq}"
+            self.events += 1
+            if event.seq < expected:
+                self._found("duplicate", place, "stands twice in the log")
+                continue
+            if event.seq > expected:
+                self._found(
+                    "removed", f"{self._name} events {expected} to {event.seq - 1}", "removed from the log"
+                )
+                chain = b""
+            chain = self._event(keys, event, place, chain)
+            per_type[event.type] = per_type.get(event.type, 0) + 1
+            expected = event.seq + 1
+            events.append(event)
+        if expected - 1 != row.head_seq:
+            what = f"the head names event {row.head_seq}, the log ends at {expected - 1}"
+            self._found("head", self._name, what)
+        elif chain != row.head_chain:
+            self._found("head", self._name, "the head's chain value is not that of the log")
+        self._counts(per_type)
+        return events
+
+    def _event(self, keys: EpochKeys | None, event: EventRow, place: str, chain: bytes) -> bytes:
+        """Check one event row; the chain value that the next one builds on."""
+        try:
+            header = rows.event_header(self._row.session_id, event)
+            if keys is not None:
+                check_event(keys, self._row.session_id, event)
+                if event.meta is not None:
+                    json_value(unseal(keys.payload, keys.context(b"meta"), event.meta))
+            if chain and rows.event_chain(chain, header, event.salt) != event.chain:
+                self._found("chain", place, "does not follow the event before it")
+        except (VaultError, TypeError, ValueError) as error:
+            detail = str(error) if isinstance(error, VaultError) else "holds a value of the wrong kind"
+            self._found("event_row", place, detail)
+        return event.chain
+
+    def _counts(self, per_type: dict[str, int]) -> None:
+        try:
+            types = decode_tails(self._row.tails).types
+        except (ValueError, KeyError, TypeError, IndexError):
+            types = {}
+        if types != per_type and not self._findings:
+            self._found("counts", self._name, "its counts per type are not those of the log")
+
+    def _bodies(self, keys: EpochKeys | None, events: list[EventRow]) -> None:
+        by_number: dict[int, EventRow] = {}
+        for event in events:
+            by_number.setdefault(event.blob_no, event)
+        stored: dict[int, bytes] = {}
+        for blob in map(BlobRow._make, self._blob_rows()):
+            self.blobs += 1
+            stored[blob.no] = blob.address
+            named = by_number.get(blob.no)
+            place = f"{self._name} event {named.seq} payload" if named else f"{self._name} blob {blob.no}"
+            if named is None:
+                self._found("orphan_blob", place, "no event names it")
+            if blob.body is None:
+                self._named.add(blob.address)
+            try:
+                self._body(keys, named, blob)
+            except VaultError as error:
+                self._found("blob", place, str(error))
+        for event in events:
+            if stored.get(event.blob_no) != event.address:
+                self._found(
+                    "blob", f"{self._name} event {event.seq} payload", "missing, or another payload's"
+                )
+
+    def _blob_rows(self) -> Iterator[tuple[object, ...]]:
+        return self._reader.scan("all_blobs_of_session", session_no=self._row.no)
+
+    def _body(self, keys: EpochKeys | None, event: EventRow | None, blob: BlobRow) -> None:
+        if blob.body is None:
+            self._file(keys, event, blob)
+            return
+        if hashlib.sha256(blob.body).digest() != blob.address or len(blob.body) != blob.size:
+            raise Tampered("its sealed bytes are not those of its address")
+        if keys is not None and event is not None:
+            body = unseal(keys.payload, keys.context(b"payload"), blob.body)
+            if event.content == JSON:
+                json_value(body)
+
+    def _file(self, keys: EpochKeys | None, event: EventRow | None, blob: BlobRow) -> None:
+        if keys is not None and event is not None:
+            open_stream(self._log, keys, event).close()
+            return
+        digest = hashlib.sha256()
+        try:
+            with self._log.blobs.open(blob.address) as file:
+                while chunk := file.read(_CHUNK):
+                    digest.update(chunk)
+        except OSError:
+            raise StorageUnavailable("its file cannot be read") from None
+        if digest.digest() != blob.address:
+            raise Tampered("its sealed bytes are not those of its address")
+
+
+def _listed(row: tuple[object, ...]) -> Head:
+    _, session_id, version, seq, chain = row
+    return Head(session_id, version, seq, chain)  # type: ignore[arg-type]

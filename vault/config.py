@@ -1,0 +1,129 @@
+"""Settings of a vault: `vault.toml`, written by init with a comment on each, read and checked on open."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from vault.errors import InvalidInput, NotFound, StorageUnavailable
+
+FILE: Final = "vault.toml"
+_EVERY_MAX: Final = 1_000_000
+
+
+class Settings(BaseModel):
+    """What can be set; each with its unit, limits and default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: Literal[1] = 1
+    vault_id: str = Field(default="", pattern=r"^([0-9a-f]{32})?$")
+    synchronous: Literal["FULL", "NORMAL"] = "FULL"
+    lock_seconds: float = Field(default=30.0, gt=0, le=3600)
+    ledger: str = "ledger"
+    ledger_every: int | Literal["every_commit"] = Field(default=1000)
+    anchor: str = ""
+    compress: bool = True
+    pad: bool = True
+
+    def every(self) -> int:
+        """Events between two ledger entries."""
+        return 1 if self.ledger_every == "every_commit" else self.ledger_every
+
+
+_TEMPLATE: Final = """# Settings of this vault; docs/reference/settings.md explains each.
+version = 1
+vault_id = "{vault_id}"
+
+# FULL: an acknowledged append survives power loss. NORMAL: it survives a crash of the program, and the last
+# commits may be lost with the power.
+synchronous = "{synchronous}"
+
+# How long a writer waits for its turn before it says Busy, in seconds.
+lock_seconds = {lock_seconds}
+
+# Where signed checkpoints go: a directory, better on another disk. Relative to this file.
+ledger = {ledger}
+
+# A checkpoint every so many events, or "every_commit". What happens between two checkpoints can be rolled
+# back unseen by somebody who writes to the disk.
+ledger_every = {ledger_every}
+
+# A further directory for copies of the newest checkpoints, besides this machine's state directory.
+anchor = {anchor}
+
+# zstd before encryption, and padding that hides lengths (about 2.5 %).
+compress = {compress}
+pad = {pad}
+"""
+
+
+def write(directory: Path, settings: Settings) -> None:
+    """Write the settings file of a new vault."""
+
+    def quoted(value: object) -> str:
+        text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{text}"'
+
+    every = settings.ledger_every
+    content = _TEMPLATE.format(
+        vault_id=settings.vault_id,
+        synchronous=settings.synchronous,
+        lock_seconds=settings.lock_seconds,
+        ledger=quoted(settings.ledger),
+        ledger_every=every if isinstance(every, int) else quoted(every),
+        anchor=quoted(settings.anchor),
+        compress=str(settings.compress).lower(),
+        pad=str(settings.pad).lower(),
+    )
+    try:
+        (directory / FILE).write_text(content, encoding="utf-8")
+    except OSError:
+        raise StorageUnavailable("the vault's directory cannot be written; check its permissions") from None
+
+
+def read(directory: Path) -> Settings:
+    """The settings of an existing vault.
+
+    Raises:
+        NotFound: there is no vault in this directory.
+        InvalidInput: the file is not TOML, or a setting is unknown or out of range; says which.
+    """
+    try:
+        values = tomllib.loads((directory / FILE).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound("there is no vault in this directory; make one with session-vault init") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        line = f" (line {error.lineno})" if hasattr(error, "lineno") else ""
+        raise InvalidInput(f"vault.toml is not valid TOML{line}; correct it or restore it") from None
+    except OSError:
+        raise StorageUnavailable("vault.toml cannot be read; check the directory's permissions") from None
+    return checked(values)
+
+
+def checked(values: dict[str, Any]) -> Settings:
+    """Settings from values.
+
+    Raises:
+        InvalidInput: a setting is unknown or out of range; says which.
+    """
+    try:
+        settings = Settings.model_validate(values)
+        if isinstance(settings.ledger_every, int) and not 1 <= settings.ledger_every <= _EVERY_MAX:
+            raise InvalidInput(f'the setting ledger_every is 1 to {_EVERY_MAX}, or "every_commit"')
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        name = ".".join(str(part) for part in first["loc"] if not str(part).startswith("literal"))
+        raise InvalidInput(f"the setting {name} is wrong: {first['msg'].lower()}") from None
+    return settings
+
+
+def state_directory(vault_id: str) -> Path:
+    """Where this machine remembers a vault's newest checkpoints (XDG Base Directory: ``XDG_STATE_HOME``)."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    root = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
+    return root / "agent-session-vault" / vault_id

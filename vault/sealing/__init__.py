@@ -1,0 +1,1 @@
+"""Whatever is encrypted, MACed, chained or signed; with ``keyring`` the only user of `cryptography`."""

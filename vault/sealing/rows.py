@@ -1,0 +1,126 @@
+"""What protects a row: canonical header, leaf and chain (anyone can check), MAC (only with the keys).
+
+``leaf = SHA-256(0x00 ‖ header ‖ salt)`` and ``chain = SHA-256(0x02 ‖ previous chain ‖ leaf)``, after RFC 6962
+§2.1's domain separation. The MAC covers header, salt and chain, so a genuine row is one row at one place of
+one history. The salt keeps a leaf from telling its header once the header is redacted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from struct import Struct, error
+from typing import TYPE_CHECKING, Final
+
+from vault.encoding import pack
+from vault.errors import Tampered
+
+if TYPE_CHECKING:
+    from vault.ports.records import EventRow, RunRow, SessionRow, VaultRow
+
+_EVENT_NUMBERS: Final = Struct(">QQQQIIQB")
+_SESSION_NUMBERS: Final = Struct(">QQQQQQ")
+_VAULT_NUMBERS: Final = Struct(">QQ")
+#: What building a header raises when a database without its rules hands out text for a number and the like.
+_MALFORMED: Final = (AttributeError, OverflowError, TypeError, UnicodeError, error)
+
+
+def genesis(session_id: bytes) -> bytes:
+    """The chain value before a session's first event."""
+    return hashlib.sha256(b"\x02session-vault/1/genesis" + session_id).digest()
+
+
+def event_header(session_id: bytes, row: EventRow) -> bytes:
+    """The canonical header: everything of an event that is in clear, and the hashes of what is sealed.
+
+    Raises:
+        Tampered: a value is of the wrong kind or out of range, so the row was not written by the vault.
+    """
+    try:
+        return _event_header(session_id, row)
+    except _MALFORMED:
+        raise Tampered("an event's row holds a value of the wrong kind") from None
+
+
+def _event_header(session_id: bytes, row: EventRow) -> bytes:
+    return pack(
+        b"session-vault/1/event",
+        session_id,
+        row.event_id,
+        row.type.encode(),
+        row.run_id or b"",
+        _EVENT_NUMBERS.pack(
+            row.seq,
+            row.recorded_us,
+            row.type_nth,
+            row.run_nth,
+            row.level,
+            row.epoch,
+            row.size,
+            row.content,
+        ),
+        row.address,
+        hashlib.sha256(row.meta).digest() if row.meta else b"",
+    )
+
+
+def event_chain(previous: bytes, header: bytes, salt: bytes) -> bytes:
+    """The chain value of an event, committing to it and to all before it."""
+    leaf = hashlib.sha256(b"\x00" + header + salt).digest()
+    return hashlib.sha256(b"\x02" + previous + leaf).digest()
+
+
+def event_mac(mac_key: bytes, header: bytes, salt: bytes, chain: bytes) -> bytes:
+    """Keyed BLAKE2b-256 over header, salt and chain."""
+    return hashlib.blake2b(header + salt + chain, key=mac_key, digest_size=32, person=b"sv1.event").digest()
+
+
+def session_mac(mac_key: bytes, row: SessionRow) -> bytes:
+    """Keyed BLAKE2b-256 over the whole session row but its internal number and the MAC itself.
+
+    Raises:
+        Tampered: a value is of the wrong kind or out of range.
+    """
+    try:
+        return _session_mac(mac_key, row)
+    except _MALFORMED:
+        raise Tampered("a session's row holds a value of the wrong kind") from None
+
+
+def _session_mac(mac_key: bytes, row: SessionRow) -> bytes:
+    fields = pack(
+        row.session_id,
+        row.tenant_id,
+        row.owner,
+        row.external or b"",
+        row.state.encode(),
+        _SESSION_NUMBERS.pack(
+            row.version, row.epoch, row.head_seq, row.created_us, row.updated_us, row.ended_us
+        ),
+        row.head_chain,
+        row.tails,
+        row.about,
+    )
+    return hashlib.blake2b(fields, key=mac_key, digest_size=32, person=b"sv1.session").digest()
+
+
+def run_mac(mac_key: bytes, session_id: bytes, row: RunRow) -> bytes:
+    """Keyed BLAKE2b-256 over a run's kept count."""
+    fields = pack(session_id, row.run_id, row.written.to_bytes(8))
+    return hashlib.blake2b(fields, key=mac_key, digest_size=32, person=b"sv1.run").digest()
+
+
+def vault_mac(row_key: bytes, row: VaultRow) -> bytes:
+    """Keyed BLAKE2b-256 over the vault's own row."""
+    fields = pack(row.vault_id, _VAULT_NUMBERS.pack(row.created_us, row.ledger_no), row.ledger_hash)
+    return hashlib.blake2b(fields, key=row_key, digest_size=32, person=b"sv1.vault").digest()
+
+
+def check(expected: bytes, stored: bytes, what: str) -> None:
+    """Compare a MAC in constant time.
+
+    Raises:
+        Tampered: they differ; ``what`` names the kind of row.
+    """
+    if not hmac.compare_digest(expected, stored):
+        raise Tampered(f"{what} does not verify: it was changed, moved or forged")

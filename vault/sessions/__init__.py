@@ -1,0 +1,1 @@
+"""Sessions: create, append, read, follow, find."""

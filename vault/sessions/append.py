@@ -1,0 +1,429 @@
+"""Appending: prepare outside the transaction (encode, seal, store large blobs), then one compare-and-set.
+
+The order of a session is decided in ``_Append._advance`` and nowhere else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from vault.clock import to_us
+from vault.encoding import canonical_json, json_bytes, json_value
+from vault.errors import Conflict, InvalidInput, LimitExceeded, NotFound, SessionEnded
+from vault.model import (
+    BATCH_MAX,
+    EVENT_TYPES_MAX,
+    EVENTS_MAX,
+    JSON_BYTES_MAX,
+    LEVELS,
+    STREAM_BYTES_MAX,
+    Event,
+    check_name,
+    check_type,
+    event_bytes,
+    run_bytes,
+    uuid7,
+)
+from vault.ports.records import BlobRow, EventRow, RunRow, SessionRow
+from vault.sealing import rows
+from vault.sealing.payload import content_hash, seal, seal_stream, unseal
+from vault.sessions.log import (
+    JSON,
+    RAW,
+    Log,
+    Tails,
+    check_event,
+    decode_event,
+    decode_tails,
+    epoch_keys,
+    make_event,
+    sealed_body,
+    verified_session,
+)
+from vault.sessions.witness import head_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vault.access.door import Grant
+    from vault.model import NewEvent
+    from vault.ports.records import Transaction
+    from vault.sealing.keys import EpochKeys
+
+#: Sealed payloads up to here stand in the database, beside the log; larger ones in the blob area.
+INLINE_BYTES_MAX: Final = 64 * 1024
+#: Shorter payloads are not looked up for repeats: the index entry would cost as much as it saves.
+REPEAT_BYTES_MIN: Final = 256
+#: From here on a repeat is looked up before sealing, which then costs more than the query.
+_LOOK_FIRST_BYTES: Final = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """An event that is checked, encoded and sealed, with its blob durable if it is a large one."""
+
+    new: NewEvent
+    event_id: bytes
+    given_id: bool
+    run_id: bytes | None
+    meta: dict[str, Any] = field(repr=False)
+    sealed_meta: bytes | None = field(repr=False)
+    content: int
+    body: bytes | None = field(repr=False)
+    blob: BlobRow
+
+
+def append(
+    log: Log, grant: Grant, session: SessionRow, events: Sequence[NewEvent], expect_head: int | None
+) -> list[Event]:
+    """Append events in one transaction: all of them or none.
+
+    Args:
+        log: the parts.
+        grant: leave to append.
+        session: the session as it was when opened; only its identity and epoch are used.
+        events: 1 to ``BATCH_MAX`` of them.
+        expect_head: sequence number of the last event that the writer knows; None to append wherever the
+            log is by now.
+
+    Returns:
+        The events as stored. One whose id is stored already with the same content is that stored event.
+
+    Raises:
+        InvalidInput: something cannot be stored as given.
+        Conflict: an id is stored with other content, or the log has moved past ``expect_head``.
+        SessionEnded: the session takes no more events.
+    """
+    if len(events) > BATCH_MAX:
+        raise LimitExceeded(f"a batch holds at most {BATCH_MAX} events; split it")
+    given = [new.event_id for new in events if new.event_id is not None]
+    if len(given) != len(set(given)):
+        raise InvalidInput("the same event id stands twice in one batch; give each event its own")
+    keys = epoch_keys(log, grant, session.session_id, session.epoch)
+    prepared = [_prepare(log, session, keys, new) for new in events]
+    work = _Append(log, grant, session, keys, prepared, expect_head)
+    result = log.records.transact(work.run)
+    if work.head is not None:
+        log.witness.saw([head_of(work.head)])
+        log.appended(session.session_id, work.added)
+    return result
+
+
+def end(log: Log, grant: Grant, session_id: bytes) -> SessionRow:
+    """End a session: it stays readable and takes no more events. Ending it twice is harmless."""
+
+    def work(transaction: Transaction) -> SessionRow:
+        row = verified_session(log, grant, transaction, session_id)
+        if row.state != "active":
+            return row
+        keys = epoch_keys(log, grant, session_id, row.epoch)
+        now = max(log.clock.now_us(), row.updated_us)
+        ended = row._replace(state="ended", version=row.version + 1, ended_us=now)
+        ended = ended._replace(mac=rows.session_mac(keys.mac, ended))
+        if not transaction.move_session(ended, row.mac):
+            raise Conflict("the session changed while it was being ended; try again")
+        transaction.heads[session_id] = ended
+        return ended
+
+    row = log.records.transact(work)
+    log.witness.saw([head_of(row)])
+    log.appended(session_id, 0)
+    return row
+
+
+class _Append:
+    """The work of one append inside the write transaction."""
+
+    def __init__(
+        self,
+        log: Log,
+        grant: Grant,
+        session: SessionRow,
+        keys: EpochKeys,
+        prepared: list[Prepared],
+        expect_head: int | None,
+    ) -> None:
+        self._log, self._grant, self._session = log, grant, session
+        self._keys, self._prepared, self._expect_head = keys, prepared, expect_head
+        self.head: SessionRow | None = None
+        self.added = 0
+
+    def run(self, transaction: Transaction) -> list[Event]:
+        session_id = self._session.session_id
+        row = transaction.known(session_id)
+        if row is None or row.tenant_id != self._grant.tenant.tenant_id or row.owner != self._grant.owner:
+            row = verified_session(self._log, self._grant, transaction, session_id)
+        placed = [self._place(transaction, prepared) for prepared in self._prepared]
+        while True:
+            result = self._advance(transaction, row, placed)
+            if result is not None:
+                return result
+            # The process's view was behind another process's commit. This transaction holds the write
+            # lock, so the row read now cannot move again: at most one more round.
+            row = verified_session(self._log, self._grant, transaction, session_id)
+
+    def _place(self, transaction: Transaction, prepared: Prepared) -> BlobRow:
+        blob = prepared.blob
+        if blob.no:
+            return blob
+        if blob.content_id is not None:
+            repeat = transaction.blob(blob.session_no, blob.epoch, blob.content_id)
+            if repeat is not None:
+                return repeat
+        return blob._replace(no=transaction.add_blob(blob))
+
+    def _advance(
+        self, transaction: Transaction, row: SessionRow, placed: list[BlobRow]
+    ) -> list[Event] | None:
+        """Append to the log as ``row`` states it; None when the stored row is another by now."""
+        stored = self._stored(transaction, placed)
+        if all(event is not None for event in stored):
+            return [event for event in stored if event is not None]
+        self._refuse(row)
+        tails, chain, seq = decode_tails(row.tails), row.head_chain, row.head_seq
+        now = max(self._log.clock.now_us(), row.updated_us)
+        new_rows, result = [], []
+        runs: dict[bytes, int] = {}  # counts of runs that are left, written only once the head has moved
+        for prepared, blob, known in zip(self._prepared, placed, stored, strict=True):
+            if known is not None:
+                result.append(known)
+                continue
+            seq += 1
+            tails = self._counted(transaction, row, tails, prepared, runs)
+            event = self._event_row(row, prepared, blob, seq, now, tails)
+            header = rows.event_header(row.session_id, event)
+            chain = rows.event_chain(chain, header, event.salt)
+            event = event._replace(chain=chain, mac=rows.event_mac(self._keys.mac, header, event.salt, chain))
+            new_rows.append(event)
+            raw = prepared.body if prepared.content == RAW else None
+            payload = prepared.new.payload if prepared.content == JSON else None
+            result.append(make_event(row.session_id, event, prepared.meta, payload, raw))
+        head = row._replace(
+            version=row.version + 1, head_seq=seq, head_chain=chain, tails=tails.encoded(), updated_us=now
+        )
+        head = head._replace(mac=rows.session_mac(self._keys.mac, head))
+        if not transaction.move_session(head, row.mac):
+            return None
+        for run_id, count in runs.items():
+            kept = RunRow(row.no, run_id, count, b"")
+            transaction.keep_run(kept._replace(mac=rows.run_mac(self._keys.mac, row.session_id, kept)))
+        for event in new_rows:
+            transaction.add_event(event)
+        transaction.heads[row.session_id] = self.head = head
+        self.added = len(new_rows)
+        return result
+
+    def _refuse(self, row: SessionRow) -> None:
+        if row.state != "active":
+            raise SessionEnded if row.state == "ended" else NotFound("there is no such session")
+        if self._expect_head is not None and self._expect_head != row.head_seq:
+            raise Conflict(
+                f"the session's last event is number {row.head_seq}, not {self._expect_head}; read on first"
+            )
+        if row.head_seq + len(self._prepared) > EVENTS_MAX:
+            raise LimitExceeded(f"a session holds at most {EVENTS_MAX} events; go on in a new one")
+
+    def _event_row(
+        self, row: SessionRow, prepared: Prepared, blob: BlobRow, seq: int, now: int, tails: Tails
+    ) -> EventRow:
+        return EventRow(
+            session_no=row.no,
+            seq=seq,
+            event_id=prepared.event_id,
+            type=prepared.new.type,
+            level=LEVELS.index(prepared.new.level),
+            recorded_us=now,
+            run_id=prepared.run_id,
+            epoch=row.epoch,
+            content=prepared.content,
+            type_nth=tails.types[prepared.new.type],
+            run_nth=tails.run_count if prepared.run_id else 0,
+            salt=os.urandom(16),
+            meta=prepared.sealed_meta,
+            blob_no=blob.no,
+            address=blob.address,
+            size=blob.size,
+            chain=b"",
+            mac=b"",
+        )
+
+    def _counted(
+        self,
+        transaction: Transaction,
+        row: SessionRow,
+        tails: Tails,
+        prepared: Prepared,
+        runs: dict[bytes, int],
+    ) -> Tails:
+        """The counts with one more event; the count of a run that is left goes to ``runs``."""
+        types = tails.types
+        types[prepared.new.type] = types.get(prepared.new.type, 0) + 1
+        if len(types) > EVENT_TYPES_MAX:
+            raise LimitExceeded(f"a session holds at most {EVENT_TYPES_MAX} different event types; use fewer")
+        if prepared.run_id is None:
+            return tails
+        count = tails.run_count
+        if prepared.run_id != tails.run_id:
+            if tails.run_id:
+                runs[tails.run_id] = count
+            if prepared.run_id in runs:
+                count = runs.pop(prepared.run_id)
+            else:
+                count = kept_run_count(transaction, self._keys, row, prepared.run_id)
+        return Tails(types, prepared.run_id, count + 1)
+
+    def _stored(self, transaction: Transaction, placed: list[BlobRow]) -> list[Event | None]:
+        """For each event with a given id: the stored event of that id, if it says the same."""
+        found: list[Event | None] = []
+        for prepared, blob in zip(self._prepared, placed, strict=True):
+            stored = transaction.event(blob.session_no, prepared.event_id) if prepared.given_id else None
+            found.append(self._same(stored[0], stored[1], prepared, blob) if stored else None)
+        return found
+
+    def _same(self, stored: EventRow, inline: bytes | None, prepared: Prepared, blob: BlobRow) -> Event:
+        check_event(self._keys, self._session.session_id, stored)
+        same = (
+            (stored.type, stored.run_id, stored.content)
+            == (prepared.new.type, prepared.run_id, prepared.content)
+            and LEVELS[stored.level] == prepared.new.level
+            and _meta(self._keys, stored) == prepared.meta
+        )
+        # Repeats share their blob, so an equal address is equal content; short ones are compared opened.
+        if same and stored.address != blob.address:
+            context = self._keys.context(b"payload")
+            same = prepared.body is not None and len(prepared.body) < REPEAT_BYTES_MIN
+            same = same and prepared.body == unseal(
+                self._keys.payload, context, sealed_body(self._log, stored, inline)
+            )
+        if not same:
+            raise Conflict("this event id is stored already with other content; use a new id")
+        return decode_event(self._log, self._keys, self._session.session_id, stored, inline)
+
+
+def kept_run_count(reader: Any, keys: EpochKeys, row: SessionRow, run_id: bytes) -> int:
+    """How many events a run had when another took over, from its verified row.
+
+    Raises:
+        Tampered: the row was changed.
+    """
+    kept = reader.run(row.no, run_id)
+    if kept is None:
+        return 0
+    rows.check(rows.run_mac(keys.mac, row.session_id, kept), kept.mac, "a run's row")
+    return int(kept.written)
+
+
+def _meta(keys: EpochKeys, row: EventRow) -> dict[str, Any]:
+    if row.meta is None:
+        return {}
+    opened: dict[str, Any] = json_value(unseal(keys.payload, keys.context(b"meta"), row.meta))
+    return opened
+
+
+def _prepare(log: Log, session: SessionRow, keys: EpochKeys, new: NewEvent) -> Prepared:
+    check_type(new.type)
+    if new.level not in LEVELS:
+        raise InvalidInput("a level is one of L0, L1, L2, L3")
+    meta = _checked_meta(new)
+    sealed_meta = None
+    if meta:
+        sealed_meta = seal(keys.payload, keys.context(b"meta"), canonical_json(meta), log.sealing)
+    body: bytes | None = None
+    if new.raw is None:
+        body = json_bytes(new.payload)
+    elif new.payload is not None:
+        raise InvalidInput("give either payload or raw, not both")
+    elif isinstance(new.raw, bytes):
+        body = new.raw
+    if body is not None and len(body) > JSON_BYTES_MAX:
+        raise LimitExceeded(
+            f"a payload holds at most {JSON_BYTES_MAX} bytes; send larger ones as a stream (raw=file)"
+        )
+    if body is not None:
+        blob = _sealed_blob(log, session, keys, body)
+    elif hasattr(new.raw, "read"):
+        blob = _streamed_blob(log, session, keys, new.raw)  # type: ignore[arg-type]
+    else:
+        raise InvalidInput("raw is bytes, or a binary file to read from")
+    return Prepared(
+        new=new,
+        event_id=event_bytes(new.event_id) if new.event_id is not None else uuid7(),
+        given_id=new.event_id is not None,
+        run_id=run_bytes(new.run) if new.run is not None else None,
+        meta=meta,
+        sealed_meta=sealed_meta,
+        content=JSON if new.raw is None else RAW,
+        body=body,
+        blob=blob,
+    )
+
+
+def _checked_meta(new: NewEvent) -> dict[str, Any]:
+    meta: dict[str, Any] = {}
+    if new.tool is not None:
+        meta["tool"] = check_name(new.tool, "a tool's name")
+    if new.caused_by is not None:
+        event_bytes(new.caused_by)
+        meta["caused_by"] = new.caused_by
+    if new.observed_at is not None:
+        meta["observed_us"] = to_us(new.observed_at)
+    if new.occurred_at is not None:
+        meta["occurred_us"] = to_us(new.occurred_at)
+    if new.usage is not None:
+        if not isinstance(new.usage, dict):
+            raise InvalidInput("usage is a dict of JSON values")
+        json_bytes(new.usage)
+        meta["usage"] = new.usage
+    return meta
+
+
+def _sealed_blob(log: Log, session: SessionRow, keys: EpochKeys, body: bytes) -> BlobRow:
+    content_id = None
+    if len(body) >= REPEAT_BYTES_MIN:
+        hasher = content_hash(keys.content)
+        hasher.update(body)
+        content_id = hasher.digest()
+    if content_id is not None and len(body) >= _LOOK_FIRST_BYTES:
+        repeat = _repeat(log, session, content_id)
+        if repeat is not None:
+            return repeat
+    sealed = seal(keys.payload, keys.context(b"payload"), body, log.sealing)
+    address = hashlib.sha256(sealed).digest()
+    inline = sealed if len(sealed) <= INLINE_BYTES_MAX else None
+    if inline is None:
+        with log.blobs.upload() as upload:
+            upload.file.write(sealed)
+            upload.keep(address)
+    return BlobRow(0, session.no, session.epoch, content_id, address, len(sealed), inline)
+
+
+def _streamed_blob(log: Log, session: SessionRow, keys: EpochKeys, source: BinaryIO) -> BlobRow:
+    with log.blobs.upload() as upload:
+        sealed = seal_stream(
+            keys.payload,
+            keys.context(b"payload"),
+            source,
+            upload.file,
+            content_key=keys.content,
+            limit=STREAM_BYTES_MAX,
+            how=log.sealing,
+        )
+        # A repeat's own sealed copy is thrown away with the upload.
+        repeat = _repeat(log, session, sealed.content_id)
+        if repeat is not None:
+            return repeat
+        inline = None
+        if sealed.size <= INLINE_BYTES_MAX:
+            upload.file.seek(0)
+            inline = upload.file.read()
+        else:
+            upload.keep(sealed.address)
+        return BlobRow(0, session.no, session.epoch, sealed.content_id, sealed.address, sealed.size, inline)
+
+
+def _repeat(log: Log, session: SessionRow, content_id: bytes) -> BlobRow | None:
+    with log.records.snapshot() as reader:
+        return reader.blob(session.no, session.epoch, content_id)

@@ -1,0 +1,155 @@
+"""What a person recognises a session by, and the list of them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any, Final
+
+from vault.clock import from_us
+from vault.encoding import json_value
+from vault.errors import InvalidInput, NotFound, Tampered
+from vault.model import PAGE_MAX, Page, SessionId, SessionSummary, format_id
+from vault.ports.records import EventsQuery
+from vault.sealing.payload import unseal
+from vault.sessions.log import JSON, decode_event, decode_tails
+from vault.sessions.read import rows_of, verified_view
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vault.access.door import Grant
+    from vault.ports.records import EventRow, SessionRow
+    from vault.sealing.keys import EpochKeys
+    from vault.sessions.log import Log
+    from vault.sessions.read import View
+
+#: Characters of a message preview.
+_PREVIEW_MAX: Final = 80
+_MESSAGES: Final = ("message.user", "message.assistant")
+_CURSOR_BYTES: Final = 16
+_END: Final = (2**63 - 1, 2**63 - 1)
+#: Payloads above this are not opened for a preview.
+_PREVIEW_BYTES_MAX: Final = 2**20
+
+
+def open_about(keys: EpochKeys, row: SessionRow) -> dict[str, Any]:
+    """Title, labels, config, external id and parent of a verified session row."""
+    about: dict[str, Any] = json_value(unseal(keys.payload, keys.context(b"about"), row.about))
+    return about
+
+
+def summary(log: Log, found: View) -> SessionSummary:
+    """The summary of a session in a snapshot, its previews opened from the log (no copy of them is kept)."""
+    row, about = found.row, open_about(found.keys, found.row)
+    tails = decode_tails(row.tails)
+    first = _message(found, tails.types, _MESSAGES[:1], newest=False)
+    latest = _message(found, tails.types, _MESSAGES, newest=True)
+    return SessionSummary(
+        id=SessionId(format_id("ses", row.session_id)),
+        title=about.get("title"),
+        labels=about.get("labels", {}),
+        config=about.get("config"),
+        external_id=about.get("external_id"),
+        parent=about.get("parent"),
+        state=row.state,
+        created_at=from_us(row.created_us),
+        last_event_at=from_us(row.updated_us),
+        ended_at=from_us(row.ended_us) if row.ended_us else None,
+        event_count=row.head_seq,
+        first_message=_preview(log, found, first),
+        last_message=_preview(log, found, latest),
+    )
+
+
+def find(
+    log: Log, grant: Grant, labels: Mapping[str, str], state: str | None, limit: int, cursor: str | None
+) -> Page:
+    """A page of the grant's owner's sessions, last used first.
+
+    Raises:
+        InvalidInput: a limit or cursor that this never gave.
+        Tampered: a listed session was changed, moved or rolled back.
+    """
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= PAGE_MAX:
+        raise InvalidInput(f"limit is a whole number from 1 to {PAGE_MAX}")
+    before = _END if cursor is None else _decode_cursor(cursor)
+    # The first label narrows by index; all of them are compared on what is opened anyway.
+    first = min(labels.items()) if labels else None
+    label = grant.tenant.blind("label", *first) if first else None
+    tenant_id, items = grant.tenant.tenant_id, list[SessionSummary]()
+    while True:
+        with log.records.snapshot() as reader:
+            listed = reader.sessions(tenant_id, grant.owner, label=label, before=before, limit=limit + 1)
+        for row in listed[:limit]:
+            # A session that moves to the front meanwhile may be seen on two pages; it is never missed.
+            before = (row.updated_us, row.no)
+            item = _item(log, grant, row.session_id)
+            if item is None:
+                continue
+            if first and item.labels.get(first[0]) != first[1]:
+                raise Tampered("a label's index points to a session without that label")
+            if labels.items() <= item.labels.items() and state in {None, item.state}:
+                items.append(item)
+                if len(items) == limit:
+                    more = row is not listed[-1]
+                    return Page(items=tuple(items), next_cursor=_encode_cursor(before) if more else None)
+        if len(listed) <= limit:
+            return Page(items=tuple(items), next_cursor=None)
+
+
+def _item(log: Log, grant: Grant, session_id: bytes) -> SessionSummary | None:
+    try:
+        with verified_view(log, grant, session_id) as found:
+            return summary(log, found)
+    except NotFound:
+        return None  # erased since it was listed
+
+
+def _message(found: View, counts: dict[str, int], types: tuple[str, ...], *, newest: bool) -> Any:
+    best = None
+    for name in types:
+        if not counts.get(name):
+            continue
+        query = EventsQuery(found.row.no, 0, found.row.head_seq + 1, 1, name, None, newest)
+        stored = rows_of(found, query)[0]
+        if best is None or stored[0].seq > best[0].seq:
+            best = stored
+    return best
+
+
+def _preview(log: Log, found: View, stored: tuple[EventRow, bytes | None] | None) -> str | None:
+    if stored is None or stored[0].content != JSON or stored[0].size > _PREVIEW_BYTES_MAX:
+        return None
+    event = decode_event(log, found.keys, found.row.session_id, *stored)
+    text = _text(event.payload)
+    if text is None:
+        return None
+    line = " ".join(text[: _PREVIEW_MAX * 4].split())
+    return line if len(line) <= _PREVIEW_MAX else line[: _PREVIEW_MAX - 1] + "…"
+
+
+def _text(payload: Any) -> str | None:
+    """The text of a message in the common shapes: a string, ``content`` or ``text``, or parts of them."""
+    if isinstance(payload, str):
+        return payload
+    if isinstance(payload, dict):
+        return _text(payload.get("content", payload.get("text", payload.get("message"))))
+    if isinstance(payload, list):
+        parts = [text for part in payload[:20] if (text := _text(part)) is not None]
+        return " ".join(parts) if parts else None
+    return None
+
+
+def _encode_cursor(before: tuple[int, int]) -> str:
+    return base64.urlsafe_b64encode(before[0].to_bytes(8) + before[1].to_bytes(8)).decode()
+
+
+def _decode_cursor(cursor: str) -> tuple[int, int]:
+    try:
+        raw = base64.urlsafe_b64decode(cursor)
+    except (binascii.Error, ValueError, TypeError):
+        raw = b""
+    if len(raw) != _CURSOR_BYTES:
+        raise InvalidInput("cursor is the next_cursor of an earlier page")
+    return int.from_bytes(raw[:8]), int.from_bytes(raw[8:])

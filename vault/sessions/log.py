@@ -1,0 +1,189 @@
+"""What the session use cases share: ports, keys, clock, witness, and the sealed side of the rows."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+
+import orjson
+
+from vault.clock import from_us
+from vault.encoding import json_value
+from vault.errors import NotFound, Tampered
+from vault.model import (
+    EAGER_BYTES_MAX,
+    LEVELS,
+    Event,
+    EventId,
+    RunId,
+    SessionId,
+    format_id,
+)
+from vault.sealing import rows
+from vault.sealing.payload import Sealing, unseal, unseal_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vault.access.door import Grant
+    from vault.clock import Clock
+    from vault.ports.blobs import Blobs
+    from vault.ports.records import EventRow, Reader, Records, SessionRow
+    from vault.sealing.keys import EpochKeys, KeyHierarchy
+    from vault.sealing.notes import Head
+    from vault.sessions.witness import Witness
+
+#: ``content`` of an event row: a JSON value, or bytes as they came.
+JSON: Final = 0
+RAW: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """The parts that every session use case works with."""
+
+    records: Records
+    blobs: Blobs
+    keys: KeyHierarchy = field(repr=False)
+    clock: Clock
+    witness: Witness
+    sealing: Sealing
+    appended: Callable[[bytes, int], None]  # told after each commit: which session, how many new events
+
+
+class Tails(NamedTuple):
+    """How many events of each type and of the newest run a session holds; makes a filtered read complete."""
+
+    types: dict[str, int]
+    run_id: bytes
+    run_count: int
+
+    def encoded(self) -> bytes:
+        """Canonical bytes for the session row."""
+        value = {"run": [self.run_id.hex(), self.run_count], "types": self.types}
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def decode_tails(encoded: bytes) -> Tails:
+    """The counts of a verified session row."""
+    value = orjson.loads(encoded)
+    return Tails(value["types"], bytes.fromhex(value["run"][0]), value["run"][1])
+
+
+def epoch_keys(log: Log, grant: Grant, session_id: bytes, epoch: int) -> EpochKeys:
+    """The keys of one epoch of the grant's owner's session."""
+    return log.keys.epoch(grant.tenant, grant.owner, session_id, epoch)
+
+
+def verified_session(log: Log, grant: Grant, reader: Reader, session_id: bytes) -> SessionRow:
+    """The session row of a write transaction, verified: that always sees the newest commit."""
+    row = reader.session(session_id, grant.tenant.tenant_id, grant.owner)
+    return check_session(log, grant, reader, session_id, row, log.witness.expected(session_id))
+
+
+def check_session(
+    log: Log, grant: Grant, reader: Reader, session_id: bytes, row: SessionRow | None, expected: Head | None
+) -> SessionRow:
+    """Verify a session row that was read for this grant.
+
+    ``expected`` is ``log.witness.expected`` as it was before the snapshot began: another thread may have
+    committed, and been seen, since.
+
+    Raises:
+        NotFound: there is none.
+        Tampered: it was changed, or removed while its key remains.
+        RolledBack: it is older than what was seen.
+    """
+    if row is None:
+        # The same key lookup for an absent and for another's session: neither has a key under this owner.
+        if log.keys.has_epoch(grant.owner, session_id, 0):
+            raise Tampered("a session was removed from the database without being erased")
+        raise NotFound("there is no such session")
+    if row.session_id != session_id or row.tenant_id != grant.tenant.tenant_id or row.owner != grant.owner:
+        raise Tampered("the database answered with another session")
+    keys = epoch_keys(log, grant, session_id, row.epoch)
+    rows.check(rows.session_mac(keys.mac, row), row.mac, "a session's row")
+
+    def chain_at(seq: int) -> bytes | None:
+        found = next(reader.scan("chain_at", session_no=row.no, seq=seq), None)
+        return found[0] if found else None
+
+    log.witness.check(expected, row, chain_at)
+    if row.state == "erasing":
+        raise NotFound("there is no such session")
+    return row
+
+
+def check_event(keys: EpochKeys, session_id: bytes, row: EventRow) -> bytes:
+    """Verify an event row's MAC and return its canonical header.
+
+    Raises:
+        Tampered: the row was changed, moved or forged.
+    """
+    header = rows.event_header(session_id, row)
+    rows.check(rows.event_mac(keys.mac, header, row.salt, row.chain), row.mac, "an event's row")
+    return header
+
+
+def sealed_body(log: Log, row: EventRow, inline: bytes | None) -> bytes:
+    """The sealed payload of an event, checked against the address that the log names.
+
+    Raises:
+        Tampered: missing, changed, or another blob's.
+    """
+    if inline is None:
+        with log.blobs.open(row.address) as file:
+            sealed = file.read(row.size + 1)
+    else:
+        sealed = inline
+    if hashlib.sha256(sealed).digest() != row.address:
+        raise Tampered("a stored blob is not the one that the log names")
+    return sealed
+
+
+def open_stream(log: Log, keys: EpochKeys, row: EventRow) -> BinaryIO:
+    """A reader of a payload in the blob area, after all of it was authenticated."""
+    return unseal_stream(keys.payload, keys.context(b"payload"), log.blobs.open(row.address), row.address)
+
+
+def decode_event(log: Log, keys: EpochKeys, session_id: bytes, row: EventRow, inline: bytes | None) -> Event:
+    """The event of a verified row, its payload opened (but for large raw ones).
+
+    Raises:
+        Tampered: the payload or the sealed fields do not open, or are not what the row says.
+    """
+    meta = json_value(unseal(keys.payload, keys.context(b"meta"), row.meta)) if row.meta else {}
+    payload, raw = None, None
+    if row.content == JSON or row.size <= EAGER_BYTES_MAX:
+        body = unseal(keys.payload, keys.context(b"payload"), sealed_body(log, row, inline))
+        if row.content == JSON:
+            payload = json_value(body)
+        else:
+            raw = body
+    return make_event(session_id, row, meta, payload, raw)
+
+
+def make_event(
+    session_id: bytes, row: EventRow, meta: dict[str, Any], payload: Any, raw: bytes | None
+) -> Event:
+    """The event as a reader gets it, from a row and what was sealed."""
+    observed, occurred = meta.get("observed_us"), meta.get("occurred_us")
+    return Event(
+        id=EventId(format_id("evt", row.event_id)),
+        session_id=SessionId(format_id("ses", session_id)),
+        seq=row.seq,
+        type=row.type,
+        recorded_at=from_us(row.recorded_us),
+        run=RunId(format_id("run", row.run_id)) if row.run_id else None,
+        tool=meta.get("tool"),
+        caused_by=meta.get("caused_by"),
+        observed_at=None if observed is None else from_us(observed),
+        occurred_at=None if occurred is None else from_us(occurred),
+        usage=meta.get("usage"),
+        level=LEVELS[row.level],
+        payload=payload,
+        raw=raw,
+        payload_ref="blob://sha256/" + row.address.hex(),
+        size=row.size,
+    )

@@ -1,0 +1,297 @@
+"""Reading a part of the log so that nothing in it can be missing, moved, repeated or forged.
+
+Every row carries its place among all events, among those of its type, and among those of its run, under its
+MAC. A read checks that the places it returns follow each other, that they begin after the row before them,
+and that they end at the session's verified counts or before the row behind them. So what a filtered read
+leaves out is proved too, at the cost of at most two more rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from vault.clock import to_us
+from vault.errors import InvalidInput, NotFound, Tampered
+from vault.model import check_type, event_bytes, run_bytes
+from vault.ports.records import EventsQuery
+from vault.sealing import rows
+from vault.sessions.append import kept_run_count
+from vault.sessions.log import check_event, check_session, decode_event, decode_tails, epoch_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+
+    from vault.access.door import Grant
+    from vault.model import Event
+    from vault.ports.records import EventRow, Reader, SessionRow
+    from vault.sealing.keys import EpochKeys
+    from vault.sealing.notes import Head
+    from vault.sessions.log import Log
+
+#: Rows per snapshot while iterating: short enough to hold back nobody, few enough to hold in memory.
+_PAGE: Final = 200
+
+_Found = tuple["EventRow", bytes | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Which part of a log: places between two others, of some types or of a run, at most so many."""
+
+    types: tuple[str, ...] | None = None
+    run_id: bytes | None = None
+    low: int = 0
+    high: int | None = None
+    limit: int | None = None
+    newest_first: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One session in one snapshot, verified."""
+
+    reader: Reader
+    row: SessionRow
+    keys: EpochKeys
+
+
+@contextlib.contextmanager
+def verified_view(log: Log, grant: Grant, session_id: bytes) -> Iterator[View]:
+    """A snapshot of one session, verified; short: nothing else may happen inside.
+
+    Raises:
+        As ``view``.
+    """
+    expected = log.witness.expected(session_id)  # before the snapshot: later commits are not in it
+    with log.records.snapshot() as reader:
+        yield view(log, grant, session_id, reader, expected)
+
+
+def view(log: Log, grant: Grant, session_id: bytes, reader: Reader, expected: Head | None) -> View:
+    """The verified session of a snapshot.
+
+    Raises:
+        NotFound: there is none for this grant.
+        Tampered: it was changed, removed or rolled back.
+    """
+    row = reader.session(session_id, grant.tenant.tenant_id, grant.owner)
+    row = check_session(log, grant, reader, session_id, row, expected)
+    return View(reader=reader, row=row, keys=epoch_keys(log, grant, session_id, row.epoch))
+
+
+def read(log: Log, grant: Grant, session_id: bytes, part: Part) -> Iterator[Event]:
+    """The events of a part, page by page, each page from one snapshot.
+
+    Raises:
+        Tampered: a row or payload was changed, moved, removed, repeated or forged.
+    """
+    if part.types is None or part.run_id is not None:
+        events = _stream(log, grant, session_id, part, None)
+        if part.types is not None:
+            wanted = frozenset(part.types)
+            events = (event for event in events if event.type in wanted)
+    else:
+        # One proven stream per type, merged by place: a list of types costs what its events cost.
+        streams = [_stream(log, grant, session_id, part, name) for name in dict.fromkeys(part.types)]
+        events = heapq.merge(*streams, key=lambda event: event.seq, reverse=part.newest_first)
+    return islice(events, part.limit)
+
+
+def find_event(found: View, event_id: str) -> _Found:
+    """The verified row of an event id, with its sealed body if that is in the database.
+
+    Raises:
+        InvalidInput: not an event id.
+        NotFound: the session has no such event.
+    """
+    stored = found.reader.event(found.row.no, event_bytes(event_id))
+    if stored is None:
+        raise NotFound("there is no such event in this session")
+    check_event(found.keys, found.row.session_id, stored[0])
+    return stored
+
+
+def part_of(
+    found: View,
+    *,
+    types: Iterable[str] | None,
+    run: str | None,
+    after: str | None,
+    before: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    limit: int | None,
+    newest_first: bool,
+) -> Part:
+    """The part that a caller's filters name; times and ids become places in the log.
+
+    Raises:
+        InvalidInput: a filter is malformed, or ``newest_first`` has no limit.
+        NotFound: ``after`` or ``before`` names no event of this session.
+    """
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise InvalidInput("limit is a whole number from 1")
+    if newest_first and limit is None:
+        raise InvalidInput("newest_first needs a limit, so that it costs what it returns")
+    low, high = 0, found.row.head_seq + 1
+    if after is not None:
+        low = max(low, find_event(found, after)[0].seq)
+    if before is not None:
+        high = min(high, find_event(found, before)[0].seq)
+    if since is not None:
+        low = max(low, _first_since(found, to_us(since)) - 1)
+    if until is not None:
+        high = min(high, _first_since(found, to_us(until)))
+    return Part(
+        types=None if types is None else tuple(check_type(name) for name in types),
+        run_id=None if run is None else run_bytes(run),
+        low=low,
+        high=high,
+        limit=limit,
+        newest_first=newest_first,
+    )
+
+
+def rows_of(found: View, query: EventsQuery) -> list[_Found]:
+    """The rows of a query, proved to be all there are between its ends.
+
+    Raises:
+        Tampered: a row was changed, moved, removed, repeated or forged.
+    """
+    stored = found.reader.events(query)
+    headers = [check_event(found.keys, found.row.session_id, row) for row, _ in stored]
+    places = [_place(query, row) for row, _ in stored]
+    ascending = stored if not query.newest_first else stored[::-1]
+    if query.newest_first:
+        places.reverse()
+        headers.reverse()
+    for row, _ in stored:
+        if not query.low < row.seq < query.high:
+            raise Tampered("the database answered with an event of another place")
+    if places != list(range(places[0] if places else 0, (places[0] if places else 0) + len(places))):
+        raise Tampered("an event was removed from the log, repeated or moved")
+    full = len(stored) == query.limit
+    starts = places[0] if places else None
+    if not (full and query.newest_first):
+        before = _place_before(found, query)
+        ends = _place_behind(found, query) if not (full and not query.newest_first) else None
+        _meet(before, starts, places, ends)
+    elif places[-1] != _place_behind(found, query) - 1:
+        raise Tampered("the newest events were removed from the log")
+    if query.type is None and query.run_id is None:
+        _check_chain(found, [row for row, _ in ascending], headers)
+    return stored
+
+
+def _meet(before: int, starts: int | None, places: list[int], ends: int | None) -> None:
+    """The places found begin after the one before them, and end before the one behind them."""
+    if starts is not None and starts != before + 1:
+        raise Tampered("an event was removed from the log, or moved")
+    last = places[-1] if places else before
+    if ends is not None and last != ends - 1:
+        raise Tampered("the newest events were removed from the log")
+
+
+def _place(query: EventsQuery, row: EventRow) -> int:
+    if (query.type is not None and row.type != query.type) or (
+        query.run_id is not None and row.run_id != query.run_id
+    ):
+        raise Tampered("the database answered with an event of another type or run")
+    if query.type is not None:
+        return row.type_nth
+    return row.seq if query.run_id is None else row.run_nth
+
+
+def _place_before(found: View, query: EventsQuery) -> int:
+    """The place, in this stream, of the last event at or before ``query.low``; 0 when there is none."""
+    if query.low == 0 or (query.type is None and query.run_id is None):
+        return query.low
+    beyond = query._replace(low=0, high=query.low + 1, limit=1, newest_first=True)
+    return _neighbour(found, beyond) or 0
+
+
+def _place_behind(found: View, query: EventsQuery) -> int:
+    """The place, in this stream, of the first event at or after ``query.high``; one past the last without."""
+    if query.type is None and query.run_id is None:
+        return min(query.high, found.row.head_seq + 1)
+    if query.high <= found.row.head_seq:
+        beyond = query._replace(low=query.high - 1, high=found.row.head_seq + 1, limit=1, newest_first=False)
+        place = _neighbour(found, beyond)
+        if place is not None:
+            return place
+    tails = decode_tails(found.row.tails)
+    if query.type is not None:
+        return tails.types.get(query.type, 0) + 1
+    if query.run_id == tails.run_id:
+        return tails.run_count + 1
+    return kept_run_count(found.reader, found.keys, found.row, query.run_id or b"") + 1
+
+
+def _neighbour(found: View, query: EventsQuery) -> int | None:
+    stored = found.reader.events(query)
+    if not stored:
+        return None
+    check_event(found.keys, found.row.session_id, stored[0][0])
+    return _place(query, stored[0][0])
+
+
+def _check_chain(found: View, stored: list[EventRow], headers: list[bytes]) -> None:
+    """The rows follow each other in the one chain that leads to the session's head."""
+    for previous, row, header in zip(stored, stored[1:], headers[1:], strict=False):
+        if rows.event_chain(previous.chain, header, row.salt) != row.chain:
+            raise Tampered("an event does not follow the one before it: it is of another history")
+    if not stored:
+        return
+    first, last = stored[0], stored[-1]
+    if (
+        first.seq == 1
+        and rows.event_chain(rows.genesis(found.row.session_id), headers[0], first.salt) != first.chain
+    ):
+        raise Tampered("the first event does not begin the session's chain")
+    if last.seq == found.row.head_seq:
+        if last.chain != found.row.head_chain:
+            raise Tampered("the newest event is not the one that the session's head names")
+        return
+    behind = found.reader.events(EventsQuery(found.row.no, last.seq, last.seq + 2, 1))
+    if not behind:
+        raise Tampered("an event was removed from the log")
+    row = behind[0][0]
+    header = check_event(found.keys, found.row.session_id, row)
+    if rows.event_chain(last.chain, header, row.salt) != row.chain:
+        raise Tampered("an event is not followed by the one that was: it is of another history")
+
+
+def _first_since(found: View, moment_us: int) -> int:
+    """The first place recorded at or after a time, the rows on both sides of it verified."""
+    seq = found.reader.first_seq_since(found.row.no, moment_us, found.row.head_seq)
+    low, high = max(seq - 2, 0), min(seq + 1, found.row.head_seq + 1)
+    around = rows_of(found, EventsQuery(found.row.no, low, high, 2)) if high - low > 1 else []
+    for row, _ in around:
+        if (row.recorded_us >= moment_us) != (row.seq >= seq):
+            raise Tampered("the times in the log were changed")
+    return seq
+
+
+def _stream(log: Log, grant: Grant, session_id: bytes, part: Part, name: str | None) -> Iterator[Event]:
+    low, high, left = part.low, part.high, part.limit if part.types is None or name else None
+    while True:
+        page = _PAGE if left is None else min(_PAGE, left)
+        with verified_view(log, grant, session_id) as found:
+            end = found.row.head_seq + 1 if high is None else min(high, found.row.head_seq + 1)
+            query = EventsQuery(found.row.no, low, end, page, name, part.run_id, part.newest_first)
+            stored = rows_of(found, query) if end - low > 1 else []
+        for row, inline in stored:
+            yield decode_event(log, found.keys, session_id, row, inline)
+        if left is not None:
+            left -= len(stored)
+        if len(stored) < page or left == 0:
+            return
+        if part.newest_first:
+            high = stored[-1][0].seq
+        else:
+            low = stored[-1][0].seq

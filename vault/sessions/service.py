@@ -1,0 +1,192 @@
+"""A principal's sessions: create, resume, latest, find."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vault.encoding import canonical_json
+from vault.errors import Conflict, InvalidInput, NotFound
+from vault.model import (
+    LABELS_MAX,
+    TITLE_LENGTH_MAX,
+    check_name,
+    session_bytes,
+    uuid7,
+)
+from vault.ports.records import SessionRow
+from vault.sealing import rows
+from vault.sealing.payload import seal
+from vault.sessions.find import find
+from vault.sessions.log import Tails
+from vault.sessions.read import verified_view
+from vault.sessions.session import Session
+from vault.sessions.witness import head_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from vault.access.door import Grant
+    from vault.model import Page
+    from vault.ports.records import Transaction
+    from vault.sessions.log import Log
+
+_STATES = frozenset({"active", "ended"})
+
+
+class Sessions:
+    """The sessions of one principal."""
+
+    def __init__(self, log: Log, authorise: Callable[[str], Grant]) -> None:
+        """Made by ``Vault.access``; ``authorise`` gives leave for one action at a time."""
+        self._log, self._authorise = log, authorise
+
+    def create(
+        self,
+        *,
+        title: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        config: str | None = None,
+        external_id: str | None = None,
+        parent: str | None = None,
+    ) -> Session:
+        """A new, empty session.
+
+        Args:
+            title: up to 1,000 characters, for people.
+            labels: up to 32 names and values of up to 256 characters, to find it by.
+            config: the agent's configuration that it is made under, for example ``analyst@12``.
+            external_id: the caller's own id for it, unique among the owner's sessions.
+            parent: the session of the same owner that it goes on from.
+
+        Raises:
+            InvalidInput: something cannot be stored as given.
+            Conflict: the owner has a session with this external id.
+            NotFound: there is no such parent for this principal.
+        """
+        grant = self._authorise("create")
+        about = _checked_about(title, labels, config, external_id)
+        if parent is not None:
+            about["parent"] = self.resume(parent).id
+        session_id, external = uuid7(), None
+        if external_id is not None:
+            external = grant.tenant.blind("external", external_id)
+        with_labels = [grant.tenant.blind("label", *label) for label in about.get("labels", {}).items()]
+        keys = self._log.keys.create_epoch(grant.tenant, grant.owner, session_id, 0)
+        now = self._log.clock.now_us()
+        row = SessionRow(
+            no=0,
+            session_id=session_id,
+            tenant_id=grant.tenant.tenant_id,
+            owner=grant.owner,
+            external=external,
+            state="active",
+            version=1,
+            epoch=0,
+            head_seq=0,
+            head_chain=rows.genesis(session_id),
+            tails=Tails({}, b"", 0).encoded(),
+            created_us=now,
+            updated_us=now,
+            ended_us=0,
+            about=seal(keys.payload, keys.context(b"about"), canonical_json(about), self._log.sealing),
+            mac=b"",
+        )
+        row = row._replace(mac=rows.session_mac(keys.mac, row))
+
+        def work(transaction: Transaction) -> SessionRow:
+            if external is not None and transaction.session_by_external(external, row.tenant_id, row.owner):
+                raise Conflict("there is a session with this external id already; resume it instead")
+            stored = row._replace(no=transaction.add_session(row, with_labels))
+            transaction.heads[session_id] = stored
+            return stored
+
+        stored = self._log.records.transact(work)
+        self._log.witness.saw([head_of(stored)])
+        self._log.appended(session_id, 0)
+        return Session(self._log, self._authorise, stored)
+
+    def resume(self, session_id: str) -> Session:
+        """The session of this id, ready to read and append.
+
+        Raises:
+            NotFound: it does not exist or is somebody else's; both answer alike.
+            Tampered: it was changed, removed or rolled back.
+        """
+        return self._opened(self._authorise("read"), session_bytes(session_id))
+
+    def resume_external(self, external_id: str) -> Session:
+        """The session under the caller's own id.
+
+        Raises:
+            As ``resume``.
+        """
+        grant = self._authorise("read")
+        external = grant.tenant.blind("external", check_name(external_id, "an external id"))
+        with self._log.records.snapshot() as reader:
+            row = reader.session_by_external(external, grant.tenant.tenant_id, grant.owner)
+        if row is None:
+            raise NotFound("there is no such session")
+        return self._opened(grant, row.session_id, external)
+
+    def latest(self, *, labels: Mapping[str, str] | None = None) -> Session:
+        """The session that was used last, among those with these labels: the one to continue.
+
+        Raises:
+            NotFound: there is none.
+        """
+        page = self.find(labels=labels, state="active", limit=1)
+        if not page.items:
+            raise NotFound("there is no such session")
+        return self.resume(page.items[0].id)
+
+    def find(
+        self,
+        *,
+        labels: Mapping[str, str] | None = None,
+        state: str | None = None,
+        limit: int = 20,
+        cursor: str | None = None,
+    ) -> Page:
+        """A page of sessions, last used first, each with what a person recognises it by.
+
+        Args:
+            labels: only sessions with all of these.
+            state: only ``active`` or ``ended`` ones.
+            limit: 1 to 500.
+            cursor: ``next_cursor`` of the page before.
+
+        Raises:
+            InvalidInput: a filter is malformed.
+            Tampered: a listed session was changed or rolled back.
+        """
+        if state is not None and state not in _STATES:
+            raise InvalidInput("state is active or ended")
+        return find(self._log, self._authorise("read"), _checked_labels(labels or {}), state, limit, cursor)
+
+    def _opened(self, grant: Grant, session_id: bytes, external: bytes | None = None) -> Session:
+        with verified_view(self._log, grant, session_id) as found:
+            row = found.row
+        if external is not None and row.external != external:
+            raise NotFound("there is no such session")
+        return Session(self._log, self._authorise, row)
+
+
+def _checked_about(
+    title: str | None, labels: Mapping[str, str] | None, config: str | None, external_id: str | None
+) -> dict[str, Any]:
+    about: dict[str, Any] = {}
+    if title is not None:
+        about["title"] = check_name(title, "a title", TITLE_LENGTH_MAX)
+    if labels:
+        about["labels"] = _checked_labels(labels)
+    if config is not None:
+        about["config"] = check_name(config, "a config")
+    if external_id is not None:
+        about["external_id"] = check_name(external_id, "an external id")
+    return about
+
+
+def _checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    if len(labels) > LABELS_MAX:
+        raise InvalidInput(f"a session has at most {LABELS_MAX} labels")
+    return {check_name(k, "a label's name"): check_name(v, "a label's value") for k, v in labels.items()}

@@ -1,0 +1,211 @@
+"""The log in SQL: the ports' rows through the named statements, the same for every database."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from vault.ports.records import BlobRow, EventRow, EventsQuery, RunRow, SessionRow, VaultRow
+from vault.storage.statements import STATEMENTS
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterator, Sequence
+
+    from vault.storage.sqlite import Database
+
+T = TypeVar("T")
+
+#: Session rows of this process's own last commits; under 1 KiB each.
+_HEADS_MAX: Final = 4096
+_EVENT_COLUMNS: Final = len(EventRow._fields)
+
+
+class SqlReader:
+    """Queries on one connection, within whatever transaction it is in."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Use a connection that is inside a transaction."""
+        self._execute = connection.execute
+
+    def vault(self) -> VaultRow | None:
+        """The vault's own row."""
+        row = self._execute(STATEMENTS["vault_row"]).fetchone()
+        return row and VaultRow._make(row)
+
+    def session(self, session_id: bytes, tenant_id: bytes, owner: bytes) -> SessionRow | None:
+        """The session of this tenant and owner."""
+        parameters = {"session_id": session_id, "tenant_id": tenant_id, "owner": owner}
+        row = self._execute(STATEMENTS["session"], parameters).fetchone()
+        return row and SessionRow._make(row)
+
+    def session_by_external(self, external: bytes, tenant_id: bytes, owner: bytes) -> SessionRow | None:
+        """The owner's session under an external id's blind index."""
+        parameters = {"external": external, "tenant_id": tenant_id, "owner": owner}
+        row = self._execute(STATEMENTS["session_by_external"], parameters).fetchone()
+        return row and SessionRow._make(row)
+
+    def sessions(
+        self, tenant_id: bytes, owner: bytes, *, label: bytes | None, before: tuple[int, int], limit: int
+    ) -> list[SessionRow]:
+        """The owner's sessions, last used first."""
+        name = "sessions_of_owner" if label is None else "sessions_of_owner_labelled"
+        parameters: dict[str, Any] = {"tenant_id": tenant_id, "owner": owner, "limit": limit}
+        parameters |= {"updated_us": before[0], "no": before[1]}
+        if label is not None:
+            parameters["label"] = label
+        return [SessionRow._make(row) for row in self._execute(STATEMENTS[name], parameters)]
+
+    def events(self, query: EventsQuery) -> list[tuple[EventRow, bytes | None]]:
+        """Events with the bodies that are kept in the database."""
+        parameters: dict[str, Any] = {
+            "session_no": query.session_no,
+            "low": query.low,
+            "high": query.high,
+            "limit": query.limit,
+        }
+        if query.type is not None:
+            kind, parameters["type"] = "events_of_type", query.type
+        elif query.run_id is not None:
+            kind, parameters["run_id"] = "events_of_run", query.run_id
+        else:
+            kind = "events"
+        order = "newest_first" if query.newest_first else "oldest_first"
+        rows = self._execute(STATEMENTS[f"{kind}_{order}"], parameters)
+        return [(EventRow._make(row[:_EVENT_COLUMNS]), row[_EVENT_COLUMNS]) for row in rows]
+
+    def event(self, session_no: int, event_id: bytes) -> tuple[EventRow, bytes | None] | None:
+        """One event by its id."""
+        parameters = {"session_no": session_no, "event_id": event_id}
+        row = self._execute(STATEMENTS["event_by_id"], parameters).fetchone()
+        return row and (EventRow._make(row[:_EVENT_COLUMNS]), row[_EVENT_COLUMNS])
+
+    def first_seq_since(self, session_no: int, recorded_us: int, head_seq: int) -> int:
+        """The first place recorded at or after a time, by bisection: times never go back in a log."""
+        low, high = 1, head_seq + 1
+        while low < high:
+            middle = (low + high) // 2
+            parameters = {"session_no": session_no, "seq": middle}
+            found = self._execute(STATEMENTS["recorded_at"], parameters).fetchone()
+            # A missing row counts as early: the read that follows then meets the gap and refuses it.
+            if found is None or found[0] < recorded_us:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def blob(self, session_no: int, epoch: int, content_id: bytes) -> BlobRow | None:
+        """A blob by its content id, without its body."""
+        parameters = {"session_no": session_no, "epoch": epoch, "content_id": content_id}
+        row = self._execute(STATEMENTS["blob_by_content"], parameters).fetchone()
+        return row and BlobRow._make(row)
+
+    def run(self, session_no: int, run_id: bytes) -> RunRow | None:
+        """The kept count of a run."""
+        row = self._execute(STATEMENTS["run"], {"session_no": session_no, "run_id": run_id}).fetchone()
+        return row and RunRow._make(row)
+
+    def scan(self, statement: str, **parameters: Any) -> Iterator[tuple[Any, ...]]:
+        """Rows of a named maintenance statement."""
+        return iter(self._execute(STATEMENTS[statement], parameters))
+
+
+class SqlTransaction(SqlReader):
+    """Reads and writes within one write transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, known: dict[bytes, SessionRow]) -> None:
+        """Use the writer's connection; ``known`` is the process's view of session rows."""
+        super().__init__(connection)
+        self.heads: dict[bytes, SessionRow] = {}
+        self._known = known
+
+    def known(self, session_id: bytes) -> SessionRow | None:
+        """The session row of this process's own last commit, or of earlier work in this transaction."""
+        return self.heads.get(session_id) or self._known.get(session_id)
+
+    def add_session(self, row: SessionRow, labels: Sequence[bytes]) -> int:
+        """Insert a session with its label indexes."""
+        parameters = row._asdict()
+        del parameters["no"]
+        number: int = self._execute(STATEMENTS["add_session"], parameters).fetchone()[0]
+        for label in labels:
+            self._execute(STATEMENTS["add_label"], {"label": label, "session_no": number})
+        return number
+
+    def move_session(self, row: SessionRow, expected_mac: bytes) -> bool:
+        """Replace the head if the row is still the expected one."""
+        parameters = row._asdict() | {"expected_mac": expected_mac}
+        return self._execute(STATEMENTS["move_session"], parameters).rowcount == 1
+
+    def add_event(self, row: EventRow) -> None:
+        """Insert an event."""
+        self._execute(STATEMENTS["add_event"], row._asdict())
+
+    def add_blob(self, row: BlobRow) -> int:
+        """Insert a blob."""
+        parameters = row._asdict()
+        del parameters["no"]
+        number: int = self._execute(STATEMENTS["add_blob"], parameters).fetchone()[0]
+        return number
+
+    def keep_run(self, row: RunRow) -> None:
+        """Insert or replace the kept count of a run."""
+        self._execute(STATEMENTS["keep_run"], row._asdict())
+
+    def keep_vault(self, row: VaultRow) -> None:
+        """Insert or replace the vault's own row."""
+        self._execute(STATEMENTS["keep_vault"], row._asdict())
+
+
+class SqlRecords:
+    """The log's database."""
+
+    def __init__(self, database: Database) -> None:
+        """Serve the log from a migrated database."""
+        self._database = database
+        self._known: dict[bytes, SessionRow] = {}
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[SqlReader]:
+        """A consistent view for reading."""
+        with self._database.snapshot() as connection:
+            yield SqlReader(connection)
+
+    def transact(self, work: Callable[[SqlTransaction], T]) -> T:
+        """Run ``work`` in a durable write transaction, perhaps sharing the commit of others."""
+        transactions: list[SqlTransaction] = []
+
+        def run(connection: sqlite3.Connection) -> T:
+            transactions.append(SqlTransaction(connection, self._known))
+            result = work(transactions[-1])
+            # Later work of this commit builds on these; should the commit fail, compare-and-set finds out.
+            self._remember(transactions[-1].heads)
+            return result
+
+        try:
+            result: T = self._database.write(run)
+        except BaseException:
+            for transaction in transactions:
+                for session_id in transaction.heads:
+                    self._known.pop(session_id, None)
+            raise
+        return result
+
+    def commits(self) -> int:
+        """Commits of this process so far."""
+        return self._database.commits()
+
+    def wait_commit(self, seen: int, timeout_seconds: float) -> None:
+        """Wait until this process commits again, or for the timeout."""
+        self._database.wait_commit(seen, timeout_seconds)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._database.close()
+
+    def _remember(self, heads: dict[bytes, SessionRow]) -> None:
+        for session_id, row in heads.items():
+            self._known.pop(session_id, None)
+            self._known[session_id] = row
+        while len(self._known) > _HEADS_MAX:
+            self._known.pop(next(iter(self._known)), None)

@@ -1,0 +1,262 @@
+"""SQLite connections: pragmas read back, one writer whose commits are shared, readers per thread."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from vault.errors import StorageFull, StorageUnavailable, Tampered, VaultClosed
+from vault.storage.lock import FairLock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+#: Most callers that share one commit; above, the first of them would wait for work that is not theirs.
+_GROUP_MAX: Final = 256
+#: Commits after which the background checkpoint runs: about SQLite's own 1,000 pages.
+_CHECKPOINT_COMMITS: Final = 400
+#: Bytes of write-ahead log at which the writer itself empties it (it reached 262 MB without such a rule).
+_LOG_BYTES_MAX: Final = 64 * 2**20
+_SYNCHRONOUS: Final = {"FULL": "PRAGMA synchronous = FULL", "NORMAL": "PRAGMA synchronous = NORMAL"}
+_REQUIRED: Final = {
+    "PRAGMA journal_mode": "wal",
+    "PRAGMA secure_delete": 1,
+    "PRAGMA foreign_keys": 1,
+    "PRAGMA temp_store": 2,
+}
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """SQLite's errors in the vault's words; the driver's text stays out, it can quote values."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_FULL:
+            raise StorageFull from None
+        if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}:
+            raise StorageUnavailable(
+                "the vault's database cannot be opened for writing; check its permissions"
+            ) from None
+        raise StorageUnavailable(
+            f"the database refused the operation (SQLite code {code}); nothing was written"
+        ) from None
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, 0}:
+            raise Tampered("the database file is damaged: SQLite cannot read a part of it") from None
+        raise Tampered(f"the database refused a row that breaks its rules (SQLite code {code})") from None
+    except OverflowError:
+        raise Tampered("the database holds a number that is out of range") from None
+
+
+class Database:
+    """One SQLite file: readers, and a writer that groups the commits of concurrent threads."""
+
+    def __init__(
+        self, path: Path, lock_path: Path, *, synchronous: str, lock_seconds: float, background: bool = True
+    ) -> None:
+        """Open the file (made when absent) and set its pragmas.
+
+        Args:
+            path: the database file.
+            lock_path: the fair lock's file, shared by every process that writes this database.
+            synchronous: ``FULL`` (an acknowledged commit survives power loss) or ``NORMAL``.
+            lock_seconds: how long a writer waits for its turn.
+            background: move write-ahead log checkpoints to a thread.
+        """
+        self._path, self._synchronous = path, synchronous
+        self._lock = FairLock(lock_path, lock_seconds)
+        self._pid, self._closed = os.getpid(), False
+        self._local = threading.local()
+        self._readers: list[sqlite3.Connection] = []
+        self._guard = threading.Lock()
+        self._queue: deque[_Job] = deque()
+        self._turn = threading.Lock()
+        self._commits = 0
+        self._committed = threading.Condition()
+        self._writer = self._connect()
+        self._wal = path.with_name(path.name + "-wal")
+        self._stop = threading.Event()
+        self._due = threading.Event()
+        self._thread = threading.Thread(target=self._checkpoints, name="vault-checkpoint", daemon=True)
+        if background:
+            self._thread.start()
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
+        """This thread's read connection inside a read transaction."""
+        self._check_open()
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            with translated():
+                connection = self._local.connection = self._connect()
+            with self._guard:
+                self._readers.append(connection)
+        with translated():
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                connection.execute("COMMIT")
+
+    def write(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
+        """Run ``work`` in a write transaction and return its result once that is durable.
+
+        Callers that arrive while another commit is under way are run together in the next one; each inside
+        its own savepoint, so one that raises undoes only itself.
+        """
+        self._check_open()
+        job = _Job(work)
+        self._queue.append(job)
+        while not job.done:
+            with self._turn:
+                if not job.done:
+                    self._lead()
+        if job.error is not None:
+            raise job.error
+        return job.result
+
+    def migrate(self, apply: Callable[[sqlite3.Connection], None]) -> None:
+        """Run a schema change under the write lock, outside of any transaction of ours."""
+        with self._turn, self._lock.held(), translated():
+            apply(self._writer)
+
+    def commits(self) -> int:
+        """Commits of this process so far."""
+        return self._commits
+
+    def wait_commit(self, seen: int, timeout_seconds: float) -> None:
+        """Wait until this process commits again, or for the timeout."""
+        with self._committed:
+            self._committed.wait_for(lambda: self._commits != seen or self._closed, timeout_seconds)
+
+    def truncate(self) -> bool:
+        """Empty the write-ahead log; False when a reader of another process keeps part of it."""
+        with self._turn, self._lock.held(), translated():
+            busy = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        return not busy
+
+    def close(self) -> None:
+        """Close every connection; what was acknowledged is in the file or its log."""
+        if self._closed:
+            return
+        self._closed = True
+        self._stop.set()
+        self._due.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        with self._committed:
+            self._committed.notify_all()
+        if self._pid != os.getpid():
+            return  # a forked child must not touch its parent's connections
+        with self._turn, self._guard:
+            for connection in [*self._readers, self._writer]:
+                connection.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        with translated():
+            connection = sqlite3.connect(
+                self._path, timeout=30, isolation_level=None, check_same_thread=False, cached_statements=256
+            )
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(_SYNCHRONOUS[self._synchronous])
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA secure_delete = ON")
+            connection.execute("PRAGMA temp_store = MEMORY")
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+            connection.execute("PRAGMA trusted_schema = OFF")
+            # Builds differ in what they allow: a setting that did not take is found here, not after a leak.
+            for pragma, expected in _REQUIRED.items():
+                if connection.execute(pragma).fetchone()[0] != expected:
+                    raise StorageUnavailable(f"this SQLite build does not honour {pragma}; use another build")
+        return connection
+
+    def _lead(self) -> None:
+        jobs = [self._queue.popleft() for _ in range(min(len(self._queue), _GROUP_MAX))]
+        try:
+            with self._lock.held(), translated():
+                self._writer.execute(
+                    "BEGIN IMMEDIATE"
+                )  # the write lock now, so no later statement can fail for it
+                try:
+                    for job in jobs:
+                        job.run(self._writer, alone=len(jobs) == 1)
+                    self._writer.execute("COMMIT")
+                except BaseException:
+                    if self._writer.in_transaction:
+                        self._writer.execute("ROLLBACK")
+                    raise
+                for job in jobs:
+                    job.done = True
+                self._keep_log_short()
+        except Exception as error:  # noqa: BLE001 - raised again by every caller that waits for it
+            for job in jobs:
+                job.fail(error)
+        except BaseException:
+            for job in jobs:
+                job.fail(StorageUnavailable("the commit was interrupted; nothing was written, try again"))
+            raise
+        with self._committed:
+            self._committed.notify_all()
+
+    def _keep_log_short(self) -> None:
+        self._commits += 1
+        if self._commits % _CHECKPOINT_COMMITS:
+            return
+        self._due.set()
+        with contextlib.suppress(sqlite3.Error, OSError):  # the commit stands; the next round tries again
+            if self._wal.stat().st_size > _LOG_BYTES_MAX:
+                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+    def _checkpoints(self) -> None:
+        connection = self._connect()
+        while self._due.wait() and not self._stop.is_set():
+            self._due.clear()
+            # A passive checkpoint waits for nobody; one that fails is tried again at the next commit.
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        connection.close()
+
+    def _check_open(self) -> None:
+        if self._closed or self._pid != os.getpid():
+            raise VaultClosed
+
+
+class _Job:
+    """One caller's work within a shared commit."""
+
+    __slots__ = ("done", "error", "result", "work")
+
+    def __init__(self, work: Callable[[sqlite3.Connection], Any]) -> None:
+        self.work = work
+        self.result: Any = None
+        self.error: Exception | None = None
+        self.done = False
+
+    def run(self, connection: sqlite3.Connection, *, alone: bool) -> None:
+        if alone:
+            with translated():
+                self.result = self.work(connection)
+            return
+        connection.execute("SAVEPOINT job")
+        try:
+            with translated():
+                self.result = self.work(connection)
+        except Exception as error:
+            if not connection.in_transaction:
+                raise  # SQLite gave up the whole transaction (disk full): no job of the group counts
+            connection.execute("ROLLBACK TO job")
+            self.error = error
+        connection.execute("RELEASE job")
+
+    def fail(self, error: Exception) -> None:
+        if not self.done:
+            self.error = self.error or error
+            self.done = True

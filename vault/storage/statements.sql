@@ -1,0 +1,224 @@
+-- Every statement of the log, once, for SQLite and PostgreSQL alike: named parameters, integer microseconds,
+-- ON CONFLICT and RETURNING. One line says what each is for.
+
+-- name: vault_row
+-- The vault's own row.
+SELECT vault_id, created_us, ledger_no, ledger_hash, mac FROM vault;
+
+-- name: keep_vault
+-- Writes the vault's own row.
+INSERT INTO vault (vault_id, created_us, ledger_no, ledger_hash, mac)
+VALUES (:vault_id, :created_us, :ledger_no, :ledger_hash, :mac)
+ON CONFLICT (vault_id) DO UPDATE
+SET ledger_no = excluded.ledger_no, ledger_hash = excluded.ledger_hash, mac = excluded.mac;
+
+-- name: session
+-- A session of this tenant and owner; somebody else's is not found, by the same statement.
+SELECT no, session_id, tenant_id, owner, external, state, version, epoch, head_seq, head_chain, tails,
+       created_us, updated_us, ended_us, about, mac
+FROM sessions
+WHERE session_id = :session_id AND tenant_id = :tenant_id AND owner = :owner;
+
+-- name: session_by_external
+-- The owner's session under the blind index of an external id.
+SELECT no, session_id, tenant_id, owner, external, state, version, epoch, head_seq, head_chain, tails,
+       created_us, updated_us, ended_us, about, mac
+FROM sessions
+WHERE tenant_id = :tenant_id AND owner = :owner AND external = :external;
+
+-- name: sessions_of_owner
+-- A page of the owner's sessions, last used first.
+SELECT no, session_id, tenant_id, owner, external, state, version, epoch, head_seq, head_chain, tails,
+       created_us, updated_us, ended_us, about, mac
+FROM sessions
+WHERE tenant_id = :tenant_id AND owner = :owner AND (updated_us, no) < (:updated_us, :no)
+ORDER BY updated_us DESC, no DESC
+LIMIT :limit;
+
+-- name: sessions_of_owner_labelled
+-- A page of the owner's sessions that carry a label, last used first.
+SELECT s.no, s.session_id, s.tenant_id, s.owner, s.external, s.state, s.version, s.epoch, s.head_seq,
+       s.head_chain, s.tails, s.created_us, s.updated_us, s.ended_us, s.about, s.mac
+FROM sessions AS s
+WHERE s.tenant_id = :tenant_id AND s.owner = :owner AND (s.updated_us, s.no) < (:updated_us, :no)
+  AND EXISTS (SELECT 1 FROM labels AS l WHERE l.label = :label AND l.session_no = s.no)
+ORDER BY s.updated_us DESC, s.no DESC
+LIMIT :limit;
+
+-- name: add_session
+-- A new session; its number comes back.
+INSERT INTO sessions (session_id, tenant_id, owner, external, state, version, epoch, head_seq, head_chain,
+                      tails, created_us, updated_us, ended_us, about, mac)
+VALUES (:session_id, :tenant_id, :owner, :external, :state, :version, :epoch, :head_seq, :head_chain,
+        :tails, :created_us, :updated_us, :ended_us, :about, :mac)
+RETURNING no;
+
+-- name: add_label
+-- The blind index of one label of a session.
+INSERT INTO labels (label, session_no) VALUES (:label, :session_no);
+
+-- name: move_session
+-- The compare-and-set of a session's head: the one place that decides the order of its log.
+UPDATE sessions
+SET state = :state, version = :version, epoch = :epoch, head_seq = :head_seq, head_chain = :head_chain,
+    tails = :tails, updated_us = :updated_us, ended_us = :ended_us, about = :about, mac = :mac
+WHERE no = :no AND mac = :expected_mac;
+
+-- name: add_event
+-- An event; never updated afterwards.
+INSERT INTO events (session_no, seq, event_id, type, level, recorded_us, run_id, epoch, content, type_nth,
+                    run_nth, salt, meta, blob_no, address, size, chain, mac)
+VALUES (:session_no, :seq, :event_id, :type, :level, :recorded_us, :run_id, :epoch, :content, :type_nth,
+        :run_nth, :salt, :meta, :blob_no, :address, :size, :chain, :mac);
+
+-- name: add_blob
+-- A sealed payload; its number comes back.
+INSERT INTO blobs (session_no, epoch, content_id, address, size, body)
+VALUES (:session_no, :epoch, :content_id, :address, :size, :body)
+RETURNING no;
+
+-- name: blob_by_content
+-- The stored repeat of a payload within its session and epoch.
+SELECT no, session_no, epoch, content_id, address, size, NULL
+FROM blobs
+WHERE session_no = :session_no AND epoch = :epoch AND content_id = :content_id;
+
+-- name: keep_run
+-- How many events a run wrote, kept when another run takes over.
+INSERT INTO runs (session_no, run_id, written, mac) VALUES (:session_no, :run_id, :written, :mac)
+ON CONFLICT (session_no, run_id) DO UPDATE SET written = excluded.written, mac = excluded.mac;
+
+-- name: run
+-- The kept count of a run.
+SELECT session_no, run_id, written, mac FROM runs WHERE session_no = :session_no AND run_id = :run_id;
+
+-- name: event_by_id
+-- One event by its id.
+SELECT e.session_no, e.seq, e.event_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch, e.content,
+       e.type_nth, e.run_nth, e.salt, e.meta, e.blob_no, e.address, e.size, e.chain, e.mac, b.body
+FROM events AS e LEFT JOIN blobs AS b ON b.no = e.blob_no
+WHERE e.session_no = :session_no AND e.event_id = :event_id;
+
+-- name: recorded_at
+-- When the event at a place was recorded.
+SELECT recorded_us FROM events WHERE session_no = :session_no AND seq = :seq;
+
+-- name: events_oldest_first
+-- A part of the log, from its start.
+SELECT e.session_no, e.seq, e.event_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch, e.content,
+       e.type_nth, e.run_nth, e.salt, e.meta, e.blob_no, e.address, e.size, e.chain, e.mac, b.body
+FROM events AS e LEFT JOIN blobs AS b ON b.no = e.blob_no
+WHERE e.session_no = :session_no AND e.seq > :low AND e.seq < :high
+ORDER BY e.seq
+LIMIT :limit;
+
+-- name: events_newest_first
+-- A part of the log, from its end.
+SELECT e.session_no, e.seq, e.event_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch, e.content,
+       e.type_nth, e.run_nth, e.salt, e.meta, e.blob_no, e.address, e.size, e.chain, e.mac, b.body
+FROM events AS e LEFT JOIN blobs AS b ON b.no = e.blob_no
+WHERE e.session_no = :session_no AND e.seq > :low AND e.seq < :high
+ORDER BY e.seq DESC
+LIMIT :limit;
+
+-- name: events_of_type_oldest_first
+-- A part of the log of one type, from its start.
+SELECT e.session_no, e.seq, e.event_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch, e.content,
+       e.type_nth, e.run_nth, e.salt, e.meta, e.blob_no, e.address, e.size, e.chain, e.mac, b.body
+FROM events AS e LEFT JOIN blobs AS b ON b.no = e.blob_no
+WHERE e.session_no = :session_no AND e.type = :type AND e.seq > :low AND e.seq < :high
+ORDER BY e.seq
+LIMIT :limit;
+
+-- name: events_of_type_newest_first
+-- A part of the log of one type, from its end.
+SELECT e.session_no, e.seq, e.event_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch, e.content,
+       e.type_nth, e.run_nth, e.salt, e.meta, e.blob_no, e.address, e.size, e.chain, e.mac, b.body
+FROM events AS e LEFT JOIN blobs AS b ON b.no = e.blob_no
+WHERE e.session_no = :session_no AND e.type = :type AND e.seq > :low AND e.seq < :high
+ORDER BY e.seq DESC
+LIMIT :limit;
+
+-- name: events_of_run_oldest_first
+-- A part of the log of one run, from its start.
+SELECT e.session_no, e.seq, e.event_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch, e.content,
+       e.type_nth, e.run_nth, e.salt, e.meta, e.blob_no, e.address, e.size, e.chain, e.mac, b.body
+FROM events AS e LEFT JOIN blobs AS b ON b.no = e.blob_no
+WHERE e.session_no = :session_no AND e.run_id = :run_id AND e.seq > :low AND e.seq < :high
+ORDER BY e.seq
+LIMIT :limit;
+
+-- name: events_of_run_newest_first
+-- A part of the log of one run, from its end.
+SELECT e.session_no, e.seq, e.event_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch, e.content,
+       e.type_nth, e.run_nth, e.salt, e.meta, e.blob_no, e.address, e.size, e.chain, e.mac, b.body
+FROM events AS e LEFT JOIN blobs AS b ON b.no = e.blob_no
+WHERE e.session_no = :session_no AND e.run_id = :run_id AND e.seq > :low AND e.seq < :high
+ORDER BY e.seq DESC
+LIMIT :limit;
+
+-- name: all_heads
+-- Every session's head, to compare with the ledger.
+SELECT no, session_id, version, head_seq, head_chain FROM sessions ORDER BY no;
+
+-- name: chain_at
+-- The chain value at a place of a session's log.
+SELECT chain FROM events WHERE session_no = :session_no AND seq = :seq;
+
+-- name: all_sessions
+-- Every session, for verification.
+SELECT no, session_id, tenant_id, owner, external, state, version, epoch, head_seq, head_chain, tails,
+       created_us, updated_us, ended_us, about, mac
+FROM sessions ORDER BY no;
+
+-- name: all_events_of_session
+-- Every event of a session without payloads, for verification.
+SELECT session_no, seq, event_id, type, level, recorded_us, run_id, epoch, content, type_nth, run_nth, salt,
+       meta, blob_no, address, size, chain, mac
+FROM events WHERE session_no = :session_no ORDER BY seq;
+
+-- name: all_blobs_of_session
+-- Every blob of a session, for verification.
+SELECT no, session_no, epoch, content_id, address, size, body
+FROM blobs WHERE session_no = :session_no ORDER BY no;
+
+-- name: all_runs_of_session
+-- Every kept run count of a session, for verification.
+SELECT session_no, run_id, written, mac FROM runs WHERE session_no = :session_no;
+
+-- name: all_labels_of_session
+-- Every label index of a session, for verification.
+SELECT label FROM labels WHERE session_no = :session_no;
+
+-- name: stray_rows
+-- Rows that belong to no session, for verification.
+SELECT 'event', session_no FROM events WHERE session_no NOT IN (SELECT no FROM sessions)
+UNION ALL SELECT 'blob', session_no FROM blobs WHERE session_no NOT IN (SELECT no FROM sessions)
+UNION ALL SELECT 'run', session_no FROM runs WHERE session_no NOT IN (SELECT no FROM sessions)
+UNION ALL SELECT 'label', session_no FROM labels WHERE session_no NOT IN (SELECT no FROM sessions);
+
+-- name: root_row
+-- Whose keys these are, and what the root key's provider needs.
+SELECT vault_id, provider, record FROM root;
+
+-- name: keep_root
+-- Writes the root record.
+INSERT INTO root (vault_id, provider, record) VALUES (:vault_id, :provider, :record)
+ON CONFLICT (vault_id) DO UPDATE SET provider = excluded.provider, record = excluded.record;
+
+-- name: add_key
+-- A wrapped key.
+INSERT INTO keys (purpose, scope, epoch, owner, wrapped) VALUES (:purpose, :scope, :epoch, :owner, :wrapped);
+
+-- name: key
+-- The wrapped key of a place and owner.
+SELECT purpose, scope, epoch, owner, wrapped FROM keys
+WHERE purpose = :purpose AND scope = :scope AND epoch = :epoch AND owner = :owner;
+
+-- name: key_exists
+-- Whether a place has a key, whoever owns it.
+SELECT 1 FROM keys WHERE purpose = :purpose AND scope = :scope AND epoch = :epoch;
+
+-- name: all_keys
+-- Every wrapped key, for verification and re-wrapping.
+SELECT purpose, scope, epoch, owner, wrapped FROM keys ORDER BY purpose, scope, epoch;
