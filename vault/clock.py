@@ -11,6 +11,8 @@ from vault.errors import InvalidInput
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST_US = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
 class Clock(Protocol):
@@ -44,11 +46,15 @@ def to_us(moment: datetime) -> int:
     """Microseconds since 1970 of an aware datetime.
 
     Raises:
-        InvalidInput: the datetime is naive, so it names no moment.
+        InvalidInput: the datetime is naive, so it names no moment, or is outside the years 1 to 9999 in UTC.
     """
     if not isinstance(moment, datetime) or moment.utcoffset() is None:
         raise InvalidInput("a time must be a datetime with a time zone, for example datetime.now(UTC)")
-    return (moment - _EPOCH) // _MICROSECOND
+    microseconds = (moment - _EPOCH) // _MICROSECOND
+    # A zone can push the edges of the calendar beyond it: such a moment could be written but not read.
+    if not _FIRST_US <= microseconds <= _LAST_US:
+        raise InvalidInput("a time must be within the years 1 to 9999 in UTC")
+    return microseconds
 
 
 def from_us(microseconds: int) -> datetime:

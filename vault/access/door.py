@@ -46,5 +46,5 @@ class Door:
         tenant = self._keys.tenant(principal.tenant, create=action == "create")
         if tenant is None:
             raise NotFound("there is no such session")
-        owner = tenant.blind("owner", principal.subject)
+        owner = tenant.owner(principal.subject)
         return Grant(action=action, tenant=tenant, owner=owner, reason=decision.reason)

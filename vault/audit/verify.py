@@ -156,8 +156,7 @@ class _OneSession:
                 self._session_row(tenant, keys)
             except VaultError as error:
                 self._found("session_row", self._name, str(error))
-        events = self._events(keys)
-        self._bodies(keys, events)
+        self._bodies(keys, self._events(keys))
         return self._findings
 
     def _found(self, kind: str, place: str, detail: str) -> None:
@@ -176,7 +175,8 @@ class _OneSession:
                 self._found("run_row", self._name, "a run's kept count does not verify")
 
     def _events(self, keys: EpochKeys | None) -> list[EventRow]:
-        row, events = self._row, []
+        """Check the log in order; the events whose payloads stand elsewhere come back."""
+        row, elsewhere = self._row, []
         chain, expected = rows.genesis(row.session_id), 1
         per_type: dict[str, int] = {}
         for event in map(EventRow._make, self._reader.scan("all_events_of_session", session_no=row.no)):
@@ -193,14 +193,15 @@ class _OneSession:
             chain = self._event(keys, event, place, chain)
             per_type[event.type] = per_type.get(event.type, 0) + 1
             expected = event.seq + 1
-            events.append(event)
+            if event.blob_no is not None:
+                elsewhere.append(event)
         if expected - 1 != row.head_seq:
             what = f"the head names event {row.head_seq}, the log ends at {expected - 1}"
             self._found("head", self._name, what)
         elif chain != row.head_chain:
             self._found("head", self._name, "the head's chain value is not that of the log")
         self._counts(per_type)
-        return events
+        return elsewhere
 
     def _event(self, keys: EpochKeys | None, event: EventRow, place: str, chain: bytes) -> bytes:
         """Check one event row; the chain value that the next one builds on."""
@@ -210,6 +211,9 @@ class _OneSession:
                 check_event(keys, self._row.session_id, event)
                 if event.meta is not None:
                     json_value(unseal(keys.payload, keys.context(b"meta"), event.meta))
+            if event.blob_no is None:
+                self.blobs += 1
+                self._short(keys, event, place)
             if chain and rows.event_chain(chain, header, event.salt) != event.chain:
                 self._found("chain", place, "does not follow the event before it")
         except (VaultError, TypeError, ValueError) as error:
@@ -228,7 +232,7 @@ class _OneSession:
     def _bodies(self, keys: EpochKeys | None, events: list[EventRow]) -> None:
         by_number: dict[int, EventRow] = {}
         for event in events:
-            by_number.setdefault(event.blob_no, event)
+            by_number.setdefault(event.blob_no or 0, event)
         stored: dict[int, bytes] = {}
         for blob in map(BlobRow._make, self._blob_rows()):
             self.blobs += 1
@@ -244,10 +248,21 @@ class _OneSession:
             except VaultError as error:
                 self._found("blob", place, str(error))
         for event in events:
-            if stored.get(event.blob_no) != event.address:
+            if stored.get(event.blob_no or 0) != event.address:
                 self._found(
                     "blob", f"{self._name} event {event.seq} payload", "missing, or another payload's"
                 )
+
+    def _short(self, keys: EpochKeys | None, event: EventRow, place: str) -> None:
+        """Check a payload that stands beside its event."""
+        if event.body is None:
+            self._found("blob", f"{place} payload", "missing")
+            return
+        row = BlobRow(0, event.session_no, event.epoch, b"", event.address, event.size, event.body)
+        try:
+            self._body(keys, event, row)
+        except VaultError as error:
+            self._found("blob", f"{place} payload", str(error))
 
     def _blob_rows(self) -> Iterator[tuple[object, ...]]:
         return self._reader.scan("all_blobs_of_session", session_no=self._row.no)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
+from functools import lru_cache
+from typing import Final
 
 #: What each role may do with the sessions of its own subject. Whatever is not listed is denied.
 OWN_SESSIONS: Final[dict[str, frozenset[str]]] = {
@@ -23,7 +21,8 @@ class Decision:
     reason: str
 
 
-def decide(roles: AbstractSet[str], action: str) -> Decision:
+@lru_cache(maxsize=1024)
+def decide(roles: frozenset[str], action: str) -> Decision:
     """Whether any of the roles allows an action on one's own sessions."""
     for role in sorted(roles):
         if action in OWN_SESSIONS.get(role, frozenset()):

@@ -27,17 +27,19 @@ class SessionRow(NamedTuple):
     tails: bytes
     created_us: int
     updated_us: int
+    used_hour: int
     ended_us: int
     about: bytes
     mac: bytes
 
 
 class EventRow(NamedTuple):
-    """An event without its payload. Never updated."""
+    """An event; ``body`` is a short sealed payload, else ``blob_no`` says where it stands. Never updated."""
 
     session_no: int
     seq: int
     event_id: bytes
+    given_id: int
     type: str
     level: int
     recorded_us: int
@@ -48,7 +50,8 @@ class EventRow(NamedTuple):
     run_nth: int
     salt: bytes
     meta: bytes | None
-    blob_no: int
+    body: bytes | None
+    blob_no: int | None
     address: bytes
     size: int
     chain: bytes
@@ -61,7 +64,7 @@ class BlobRow(NamedTuple):
     no: int
     session_no: int
     epoch: int
-    content_id: bytes | None
+    content_id: bytes
     address: bytes
     size: int
     body: bytes | None
@@ -96,7 +99,6 @@ class EventsQuery(NamedTuple):
     type: str | None = None
     run_id: bytes | None = None
     newest_first: bool = False
-    with_bodies: bool = True
 
 
 class Reader(Protocol):
@@ -115,16 +117,16 @@ class Reader(Protocol):
         ...
 
     def sessions(
-        self, tenant_id: bytes, owner: bytes, *, label: bytes | None, before: tuple[int, int], limit: int
+        self, tenant_id: bytes, owner: bytes, *, label: bytes | None, before: tuple[int, int, int], limit: int
     ) -> list[SessionRow]:
-        """The owner's sessions, last used first, strictly before (updated_us, no)."""
+        """The owner's sessions, last used first, strictly before (used_hour, updated_us, no)."""
         ...
 
-    def events(self, query: EventsQuery) -> list[tuple[EventRow, bytes | None]]:
-        """Events with the bodies that are kept in the database."""
+    def events(self, query: EventsQuery) -> list[EventRow]:
+        """Events; ``body`` is filled in wherever the database holds it."""
         ...
 
-    def event(self, session_no: int, event_id: bytes) -> tuple[EventRow, bytes | None] | None:
+    def event(self, session_no: int, event_id: bytes) -> EventRow | None:
         """One event by its id."""
         ...
 
@@ -158,8 +160,11 @@ class Transaction(Reader, Protocol):
         """Insert a session with its label indexes; its number is returned."""
         ...
 
-    def move_session(self, row: SessionRow, expected_mac: bytes) -> bool:
-        """Compare-and-set: replace the head if the stored row still has this MAC, so is that very row."""
+    def move_session(self, row: SessionRow, before: SessionRow) -> bool:
+        """Compare-and-set: replace the head if the stored row still has the MAC of the one before.
+
+        The MAC covers the whole row, so a view that is behind in anything at all does not match.
+        """
         ...
 
     def add_event(self, row: EventRow) -> None:

@@ -12,6 +12,7 @@ import os
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from cryptography.cobblestone import Cobblestone256Decryptor, Cobblestone256Encryptor
@@ -54,6 +55,10 @@ class TenantKeys:
     tenant_id: bytes
     wrapping: bytes = field(repr=False)
     index: bytes = field(repr=False)
+
+    def owner(self, subject: str) -> bytes:
+        """The blind index of an owner."""
+        return _owner(self.index, subject)
 
     def blind(self, kind: str, *parts: str) -> bytes:
         """A blind index: equal names of one tenant meet, nobody without the key can try names out.
@@ -123,8 +128,7 @@ class KeyHierarchy:
 
     def tenant(self, name: str, *, create: bool) -> TenantKeys | None:
         """A tenant's keys; None when the tenant is not known and ``create`` is false."""
-        with self._lock:
-            known = self._tenants.get(name)
+        known = self._tenants.get(name)
         if known is not None:
             return known
         found = self._load_tenant(
@@ -182,6 +186,7 @@ class KeyHierarchy:
             self._epochs.clear()
             self._vault_key = None
             self._root = b""
+        _owner.cache_clear()  # its keys hold index keys
 
     def _load_tenant(self, scope: bytes, *, create: bool) -> TenantKeys | None:
         key_row, index_row = self._store.get("tenant", scope, 0, b""), self._store.get("index", scope, 0, b"")
@@ -250,6 +255,11 @@ class KeyHierarchy:
             u64(epoch),
             u64(_VERSION),
         )
+
+
+@lru_cache(maxsize=4096)
+def _owner(index: bytes, subject: str) -> bytes:
+    return _blind(index, "owner", subject)
 
 
 def _blind(key: bytes, kind: str, *parts: str) -> bytes:

@@ -18,7 +18,7 @@ from vault.errors import Tampered
 if TYPE_CHECKING:
     from vault.ports.records import EventRow, RunRow, SessionRow, VaultRow
 
-_EVENT_NUMBERS: Final = Struct(">QQQQIIQB")
+_EVENT_NUMBERS: Final = Struct(">QQQQIIQBB")
 _SESSION_NUMBERS: Final = Struct(">QQQQQQ")
 _VAULT_NUMBERS: Final = Struct(">QQ")
 #: What building a header raises when a database without its rules hands out text for a number and the like.
@@ -58,6 +58,7 @@ def _event_header(session_id: bytes, row: EventRow) -> bytes:
             row.epoch,
             row.size,
             row.content,
+            row.given_id,
         ),
         row.address,
         hashlib.sha256(row.meta).digest() if row.meta else b"",

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from vault.clock import to_us
 from vault.encoding import canonical_json, json_bytes, json_value
@@ -39,6 +38,7 @@ from vault.sessions.log import (
     decode_event,
     decode_tails,
     epoch_keys,
+    hour_of,
     make_event,
     sealed_body,
     verified_session,
@@ -53,26 +53,25 @@ if TYPE_CHECKING:
     from vault.ports.records import Transaction
     from vault.sealing.keys import EpochKeys
 
-#: Sealed payloads up to here stand in the database, beside the log; larger ones in the blob area.
+#: Sealed payloads up to here stand in the database; larger ones in the blob area.
 INLINE_BYTES_MAX: Final = 64 * 1024
-#: Shorter payloads are not looked up for repeats: the index entry would cost as much as it saves.
-REPEAT_BYTES_MIN: Final = 256
+#: Shorter payloads stand beside their event and are stored again when repeated: finding the repeat would cost
+#: each append a random index page (measured: a fifth of its time), for at most this much saved.
+REPEAT_BYTES_MIN: Final = 2048
 #: From here on a repeat is looked up before sealing, which then costs more than the query.
 _LOOK_FIRST_BYTES: Final = 16 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(NamedTuple):
     """An event that is checked, encoded and sealed, with its blob durable if it is a large one."""
 
     new: NewEvent
-    event_id: bytes
-    given_id: bool
+    event_id: bytes | None  # None: made when the place in the log is known
     run_id: bytes | None
-    meta: dict[str, Any] = field(repr=False)
-    sealed_meta: bytes | None = field(repr=False)
+    meta: dict[str, Any]
+    sealed_meta: bytes | None
     content: int
-    body: bytes | None = field(repr=False)
+    body: bytes | None
     blob: BlobRow
 
 
@@ -123,7 +122,7 @@ def end(log: Log, grant: Grant, session_id: bytes) -> SessionRow:
         now = max(log.clock.now_us(), row.updated_us)
         ended = row._replace(state="ended", version=row.version + 1, ended_us=now)
         ended = ended._replace(mac=rows.session_mac(keys.mac, ended))
-        if not transaction.move_session(ended, row.mac):
+        if not transaction.move_session(ended, row):
             raise Conflict("the session changed while it was being ended; try again")
         transaction.heads[session_id] = ended
         return ended
@@ -167,13 +166,10 @@ class _Append:
 
     def _place(self, transaction: Transaction, prepared: Prepared) -> BlobRow:
         blob = prepared.blob
-        if blob.no:
-            return blob
-        if blob.content_id is not None:
-            repeat = transaction.blob(blob.session_no, blob.epoch, blob.content_id)
-            if repeat is not None:
-                return repeat
-        return blob._replace(no=transaction.add_blob(blob))
+        if blob.no or not blob.content_id:
+            return blob  # a repeat that was found before, or short enough to stand beside its event
+        repeat = transaction.blob(blob.session_no, blob.epoch, blob.content_id)
+        return repeat or blob._replace(no=transaction.add_blob(blob))
 
     def _advance(
         self, transaction: Transaction, row: SessionRow, placed: list[BlobRow]
@@ -196,16 +192,22 @@ class _Append:
             event = self._event_row(row, prepared, blob, seq, now, tails)
             header = rows.event_header(row.session_id, event)
             chain = rows.event_chain(chain, header, event.salt)
-            event = event._replace(chain=chain, mac=rows.event_mac(self._keys.mac, header, event.salt, chain))
+            mac = rows.event_mac(self._keys.mac, header, event.salt, chain)
+            event = EventRow(*event[:-2], chain, mac)
             new_rows.append(event)
             raw = prepared.body if prepared.content == RAW else None
             payload = prepared.new.payload if prepared.content == JSON else None
             result.append(make_event(row.session_id, event, prepared.meta, payload, raw))
         head = row._replace(
-            version=row.version + 1, head_seq=seq, head_chain=chain, tails=tails.encoded(), updated_us=now
+            version=row.version + 1,
+            head_seq=seq,
+            head_chain=chain,
+            tails=tails.encoded(),
+            updated_us=now,
+            used_hour=hour_of(now),
         )
         head = head._replace(mac=rows.session_mac(self._keys.mac, head))
-        if not transaction.move_session(head, row.mac):
+        if not transaction.move_session(head, row):
             return None
         for run_id, count in runs.items():
             kept = RunRow(row.no, run_id, count, b"")
@@ -232,7 +234,8 @@ class _Append:
         return EventRow(
             session_no=row.no,
             seq=seq,
-            event_id=prepared.event_id,
+            event_id=prepared.event_id or uuid7()[:-4] + seq.to_bytes(4),
+            given_id=int(prepared.event_id is not None),
             type=prepared.new.type,
             level=LEVELS.index(prepared.new.level),
             recorded_us=now,
@@ -243,7 +246,8 @@ class _Append:
             run_nth=tails.run_count if prepared.run_id else 0,
             salt=os.urandom(16),
             meta=prepared.sealed_meta,
-            blob_no=blob.no,
+            body=None if blob.no else blob.body,
+            blob_no=blob.no or None,
             address=blob.address,
             size=blob.size,
             chain=b"",
@@ -279,11 +283,13 @@ class _Append:
         """For each event with a given id: the stored event of that id, if it says the same."""
         found: list[Event | None] = []
         for prepared, blob in zip(self._prepared, placed, strict=True):
-            stored = transaction.event(blob.session_no, prepared.event_id) if prepared.given_id else None
-            found.append(self._same(stored[0], stored[1], prepared, blob) if stored else None)
+            stored = None
+            if prepared.event_id is not None:
+                stored = transaction.event(self._session.no, prepared.event_id)
+            found.append(self._same(stored, prepared, blob) if stored else None)
         return found
 
-    def _same(self, stored: EventRow, inline: bytes | None, prepared: Prepared, blob: BlobRow) -> Event:
+    def _same(self, stored: EventRow, prepared: Prepared, blob: BlobRow) -> Event:
         check_event(self._keys, self._session.session_id, stored)
         same = (
             (stored.type, stored.run_id, stored.content)
@@ -291,16 +297,15 @@ class _Append:
             and LEVELS[stored.level] == prepared.new.level
             and _meta(self._keys, stored) == prepared.meta
         )
-        # Repeats share their blob, so an equal address is equal content; short ones are compared opened.
-        if same and stored.address != blob.address:
+        # Longer repeats share their blob: an equal address is equal content. Short ones are opened.
+        if same and stored.blob_no is None:
             context = self._keys.context(b"payload")
-            same = prepared.body is not None and len(prepared.body) < REPEAT_BYTES_MIN
-            same = same and prepared.body == unseal(
-                self._keys.payload, context, sealed_body(self._log, stored, inline)
-            )
+            same = prepared.body == unseal(self._keys.payload, context, sealed_body(self._log, stored))
+        elif same:
+            same = stored.address == blob.address
         if not same:
             raise Conflict("this event id is stored already with other content; use a new id")
-        return decode_event(self._log, self._keys, self._session.session_id, stored, inline)
+        return decode_event(self._log, self._keys, self._session.session_id, stored)
 
 
 def kept_run_count(reader: Any, keys: EpochKeys, row: SessionRow, run_id: bytes) -> int:
@@ -350,8 +355,7 @@ def _prepare(log: Log, session: SessionRow, keys: EpochKeys, new: NewEvent) -> P
         raise InvalidInput("raw is bytes, or a binary file to read from")
     return Prepared(
         new=new,
-        event_id=event_bytes(new.event_id) if new.event_id is not None else uuid7(),
-        given_id=new.event_id is not None,
+        event_id=event_bytes(new.event_id) if new.event_id is not None else None,
         run_id=run_bytes(new.run) if new.run is not None else None,
         meta=meta,
         sealed_meta=sealed_meta,
@@ -381,15 +385,15 @@ def _checked_meta(new: NewEvent) -> dict[str, Any]:
 
 
 def _sealed_blob(log: Log, session: SessionRow, keys: EpochKeys, body: bytes) -> BlobRow:
-    content_id = None
+    content_id = b""
     if len(body) >= REPEAT_BYTES_MIN:
         hasher = content_hash(keys.content)
         hasher.update(body)
         content_id = hasher.digest()
-    if content_id is not None and len(body) >= _LOOK_FIRST_BYTES:
-        repeat = _repeat(log, session, content_id)
-        if repeat is not None:
-            return repeat
+        if len(body) >= _LOOK_FIRST_BYTES:
+            repeat = _repeat(log, session, content_id)
+            if repeat is not None:
+                return repeat
     sealed = seal(keys.payload, keys.context(b"payload"), body, log.sealing)
     address = hashlib.sha256(sealed).digest()
     inline = sealed if len(sealed) <= INLINE_BYTES_MAX else None

@@ -12,7 +12,7 @@ from vault.errors import InvalidInput, NotFound, Tampered
 from vault.model import PAGE_MAX, Page, SessionId, SessionSummary, format_id
 from vault.ports.records import EventsQuery
 from vault.sealing.payload import unseal
-from vault.sessions.log import JSON, decode_event, decode_tails
+from vault.sessions.log import JSON, decode_event, decode_tails, hour_of
 from vault.sessions.read import rows_of, verified_view
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _PREVIEW_MAX: Final = 80
 _MESSAGES: Final = ("message.user", "message.assistant")
 _CURSOR_BYTES: Final = 16
-_END: Final = (2**63 - 1, 2**63 - 1)
+_END: Final = (2**63 - 1, 2**63 - 1, 2**63 - 1)
 #: Payloads above this are not opened for a preview.
 _PREVIEW_BYTES_MAX: Final = 2**20
 
@@ -83,7 +83,7 @@ def find(
             listed = reader.sessions(tenant_id, grant.owner, label=label, before=before, limit=limit + 1)
         for row in listed[:limit]:
             # A session that moves to the front meanwhile may be seen on two pages; it is never missed.
-            before = (row.updated_us, row.no)
+            before = (row.used_hour, row.updated_us, row.no)
             item = _item(log, grant, row.session_id)
             if item is None:
                 continue
@@ -113,15 +113,15 @@ def _message(found: View, counts: dict[str, int], types: tuple[str, ...], *, new
             continue
         query = EventsQuery(found.row.no, 0, found.row.head_seq + 1, 1, name, None, newest)
         stored = rows_of(found, query)[0]
-        if best is None or stored[0].seq > best[0].seq:
+        if best is None or stored.seq > best.seq:
             best = stored
     return best
 
 
-def _preview(log: Log, found: View, stored: tuple[EventRow, bytes | None] | None) -> str | None:
-    if stored is None or stored[0].content != JSON or stored[0].size > _PREVIEW_BYTES_MAX:
+def _preview(log: Log, found: View, row: EventRow | None) -> str | None:
+    if row is None or row.content != JSON or row.size > _PREVIEW_BYTES_MAX:
         return None
-    event = decode_event(log, found.keys, found.row.session_id, *stored)
+    event = decode_event(log, found.keys, found.row.session_id, row)
     text = _text(event.payload)
     if text is None:
         return None
@@ -141,15 +141,19 @@ def _text(payload: Any) -> str | None:
     return None
 
 
-def _encode_cursor(before: tuple[int, int]) -> str:
-    return base64.urlsafe_b64encode(before[0].to_bytes(8) + before[1].to_bytes(8)).decode()
+def _encode_cursor(before: tuple[int, int, int]) -> str:
+    _, updated_us, no = before
+    return base64.urlsafe_b64encode(updated_us.to_bytes(8) + no.to_bytes(8)).decode()
 
 
-def _decode_cursor(cursor: str) -> tuple[int, int]:
+def _decode_cursor(cursor: str) -> tuple[int, int, int]:
     try:
         raw = base64.urlsafe_b64decode(cursor)
     except (binascii.Error, ValueError, TypeError):
         raw = b""
     if len(raw) != _CURSOR_BYTES:
         raise InvalidInput("cursor is the next_cursor of an earlier page")
-    return int.from_bytes(raw[:8]), int.from_bytes(raw[8:])
+    updated_us, no = int.from_bytes(raw[:8]), int.from_bytes(raw[8:])
+    if max(updated_us, no) >= 2**63:
+        raise InvalidInput("cursor is the next_cursor of an earlier page")
+    return hour_of(updated_us), updated_us, no

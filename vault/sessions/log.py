@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 import orjson
 
-from vault.clock import from_us
 from vault.encoding import json_value
 from vault.errors import NotFound, Tampered
 from vault.model import (
@@ -71,6 +70,11 @@ def decode_tails(encoded: bytes) -> Tails:
     return Tails(value["types"], bytes.fromhex(value["run"][0]), value["run"][1])
 
 
+def hour_of(updated_us: int) -> int:
+    """The whole hour of a time; the list of sessions is indexed by it."""
+    return updated_us // 3_600_000_000
+
+
 def epoch_keys(log: Log, grant: Grant, session_id: bytes, epoch: int) -> EpochKeys:
     """The keys of one epoch of the grant's owner's session."""
     return log.keys.epoch(grant.tenant, grant.owner, session_id, epoch)
@@ -104,6 +108,8 @@ def check_session(
         raise Tampered("the database answered with another session")
     keys = epoch_keys(log, grant, session_id, row.epoch)
     rows.check(rows.session_mac(keys.mac, row), row.mac, "a session's row")
+    if row.used_hour != hour_of(row.updated_us):
+        raise Tampered("a session's place in the list was changed")
 
     def chain_at(seq: int) -> bytes | None:
         found = next(reader.scan("chain_at", session_no=row.no, seq=seq), None)
@@ -126,17 +132,17 @@ def check_event(keys: EpochKeys, session_id: bytes, row: EventRow) -> bytes:
     return header
 
 
-def sealed_body(log: Log, row: EventRow, inline: bytes | None) -> bytes:
+def sealed_body(log: Log, row: EventRow) -> bytes:
     """The sealed payload of an event, checked against the address that the log names.
 
     Raises:
         Tampered: missing, changed, or another blob's.
     """
-    if inline is None:
+    if row.body is None:
         with log.blobs.open(row.address) as file:
             sealed = file.read(row.size + 1)
     else:
-        sealed = inline
+        sealed = row.body
     if hashlib.sha256(sealed).digest() != row.address:
         raise Tampered("a stored blob is not the one that the log names")
     return sealed
@@ -147,7 +153,7 @@ def open_stream(log: Log, keys: EpochKeys, row: EventRow) -> BinaryIO:
     return unseal_stream(keys.payload, keys.context(b"payload"), log.blobs.open(row.address), row.address)
 
 
-def decode_event(log: Log, keys: EpochKeys, session_id: bytes, row: EventRow, inline: bytes | None) -> Event:
+def decode_event(log: Log, keys: EpochKeys, session_id: bytes, row: EventRow) -> Event:
     """The event of a verified row, its payload opened (but for large raw ones).
 
     Raises:
@@ -156,7 +162,7 @@ def decode_event(log: Log, keys: EpochKeys, session_id: bytes, row: EventRow, in
     meta = json_value(unseal(keys.payload, keys.context(b"meta"), row.meta)) if row.meta else {}
     payload, raw = None, None
     if row.content == JSON or row.size <= EAGER_BYTES_MAX:
-        body = unseal(keys.payload, keys.context(b"payload"), sealed_body(log, row, inline))
+        body = unseal(keys.payload, keys.context(b"payload"), sealed_body(log, row))
         if row.content == JSON:
             payload = json_value(body)
         else:
@@ -168,22 +174,21 @@ def make_event(
     session_id: bytes, row: EventRow, meta: dict[str, Any], payload: Any, raw: bytes | None
 ) -> Event:
     """The event as a reader gets it, from a row and what was sealed."""
-    observed, occurred = meta.get("observed_us"), meta.get("occurred_us")
     return Event(
-        id=EventId(format_id("evt", row.event_id)),
-        session_id=SessionId(format_id("ses", session_id)),
-        seq=row.seq,
-        type=row.type,
-        recorded_at=from_us(row.recorded_us),
-        run=RunId(format_id("run", row.run_id)) if row.run_id else None,
-        tool=meta.get("tool"),
-        caused_by=meta.get("caused_by"),
-        observed_at=None if observed is None else from_us(observed),
-        occurred_at=None if occurred is None else from_us(occurred),
-        usage=meta.get("usage"),
-        level=LEVELS[row.level],
-        payload=payload,
-        raw=raw,
-        payload_ref="blob://sha256/" + row.address.hex(),
-        size=row.size,
+        EventId(format_id("evt", row.event_id)),
+        SessionId(format_id("ses", session_id)),
+        row.seq,
+        row.type,
+        row.recorded_us,
+        RunId(format_id("run", row.run_id)) if row.run_id else None,
+        meta.get("tool"),
+        meta.get("caused_by"),
+        meta.get("observed_us"),
+        meta.get("occurred_us"),
+        meta.get("usage"),
+        LEVELS[row.level],
+        payload,
+        raw,
+        "blob://sha256/" + row.address.hex(),
+        row.size,
     )

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 #: Rows per snapshot while iterating: short enough to hold back nobody, few enough to hold in memory.
 _PAGE: Final = 200
 
-_Found = tuple["EventRow", bytes | None]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
@@ -81,6 +79,8 @@ def view(log: Log, grant: Grant, session_id: bytes, reader: Reader, expected: He
     """
     row = reader.session(session_id, grant.tenant.tenant_id, grant.owner)
     row = check_session(log, grant, reader, session_id, row, expected)
+    if next(reader.scan("event_behind", session_no=row.no, seq=row.head_seq), None):
+        raise Tampered("an event stands behind the session's newest one: it is forged")
     return View(reader=reader, row=row, keys=epoch_keys(log, grant, session_id, row.epoch))
 
 
@@ -102,8 +102,8 @@ def read(log: Log, grant: Grant, session_id: bytes, part: Part) -> Iterator[Even
     return islice(events, part.limit)
 
 
-def find_event(found: View, event_id: str) -> _Found:
-    """The verified row of an event id, with its sealed body if that is in the database.
+def find_event(found: View, event_id: str) -> EventRow:
+    """The verified row of an event id.
 
     Raises:
         InvalidInput: not an event id.
@@ -112,7 +112,7 @@ def find_event(found: View, event_id: str) -> _Found:
     stored = found.reader.event(found.row.no, event_bytes(event_id))
     if stored is None:
         raise NotFound("there is no such event in this session")
-    check_event(found.keys, found.row.session_id, stored[0])
+    check_event(found.keys, found.row.session_id, stored)
     return stored
 
 
@@ -140,9 +140,9 @@ def part_of(
         raise InvalidInput("newest_first needs a limit, so that it costs what it returns")
     low, high = 0, found.row.head_seq + 1
     if after is not None:
-        low = max(low, find_event(found, after)[0].seq)
+        low = max(low, find_event(found, after).seq)
     if before is not None:
-        high = min(high, find_event(found, before)[0].seq)
+        high = min(high, find_event(found, before).seq)
     if since is not None:
         low = max(low, _first_since(found, to_us(since)) - 1)
     if until is not None:
@@ -157,20 +157,20 @@ def part_of(
     )
 
 
-def rows_of(found: View, query: EventsQuery) -> list[_Found]:
+def rows_of(found: View, query: EventsQuery) -> list[EventRow]:
     """The rows of a query, proved to be all there are between its ends.
 
     Raises:
         Tampered: a row was changed, moved, removed, repeated or forged.
     """
     stored = found.reader.events(query)
-    headers = [check_event(found.keys, found.row.session_id, row) for row, _ in stored]
-    places = [_place(query, row) for row, _ in stored]
+    headers = [check_event(found.keys, found.row.session_id, row) for row in stored]
+    places = [_place(query, row) for row in stored]
     ascending = stored if not query.newest_first else stored[::-1]
     if query.newest_first:
         places.reverse()
         headers.reverse()
-    for row, _ in stored:
+    for row in stored:
         if not query.low < row.seq < query.high:
             raise Tampered("the database answered with an event of another place")
     if places != list(range(places[0] if places else 0, (places[0] if places else 0) + len(places))):
@@ -184,7 +184,7 @@ def rows_of(found: View, query: EventsQuery) -> list[_Found]:
     elif places[-1] != _place_behind(found, query) - 1:
         raise Tampered("the newest events were removed from the log")
     if query.type is None and query.run_id is None:
-        _check_chain(found, [row for row, _ in ascending], headers)
+        _check_chain(found, ascending, headers)
     return stored
 
 
@@ -236,8 +236,8 @@ def _neighbour(found: View, query: EventsQuery) -> int | None:
     stored = found.reader.events(query)
     if not stored:
         return None
-    check_event(found.keys, found.row.session_id, stored[0][0])
-    return _place(query, stored[0][0])
+    check_event(found.keys, found.row.session_id, stored[0])
+    return _place(query, stored[0])
 
 
 def _check_chain(found: View, stored: list[EventRow], headers: list[bytes]) -> None:
@@ -260,7 +260,7 @@ def _check_chain(found: View, stored: list[EventRow], headers: list[bytes]) -> N
     behind = found.reader.events(EventsQuery(found.row.no, last.seq, last.seq + 2, 1))
     if not behind:
         raise Tampered("an event was removed from the log")
-    row = behind[0][0]
+    row = behind[0]
     header = check_event(found.keys, found.row.session_id, row)
     if rows.event_chain(last.chain, header, row.salt) != row.chain:
         raise Tampered("an event is not followed by the one that was: it is of another history")
@@ -271,7 +271,7 @@ def _first_since(found: View, moment_us: int) -> int:
     seq = found.reader.first_seq_since(found.row.no, moment_us, found.row.head_seq)
     low, high = max(seq - 2, 0), min(seq + 1, found.row.head_seq + 1)
     around = rows_of(found, EventsQuery(found.row.no, low, high, 2)) if high - low > 1 else []
-    for row, _ in around:
+    for row in around:
         if (row.recorded_us >= moment_us) != (row.seq >= seq):
             raise Tampered("the times in the log were changed")
     return seq
@@ -285,13 +285,13 @@ def _stream(log: Log, grant: Grant, session_id: bytes, part: Part, name: str | N
             end = found.row.head_seq + 1 if high is None else min(high, found.row.head_seq + 1)
             query = EventsQuery(found.row.no, low, end, page, name, part.run_id, part.newest_first)
             stored = rows_of(found, query) if end - low > 1 else []
-        for row, inline in stored:
-            yield decode_event(log, found.keys, session_id, row, inline)
+        for row in stored:
+            yield decode_event(log, found.keys, session_id, row)
         if left is not None:
             left -= len(stored)
         if len(stored) < page or left == 0:
             return
         if part.newest_first:
-            high = stored[-1][0].seq
+            high = stored[-1].seq
         else:
-            low = stored[-1][0].seq
+            low = stored[-1].seq

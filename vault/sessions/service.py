@@ -17,7 +17,7 @@ from vault.ports.records import SessionRow
 from vault.sealing import rows
 from vault.sealing.payload import seal
 from vault.sessions.find import find
-from vault.sessions.log import Tails
+from vault.sessions.log import Tails, hour_of
 from vault.sessions.read import verified_view
 from vault.sessions.session import Session
 from vault.sessions.witness import head_of
@@ -87,6 +87,7 @@ class Sessions:
             tails=Tails({}, b"", 0).encoded(),
             created_us=now,
             updated_us=now,
+            used_hour=hour_of(now),
             ended_us=0,
             about=seal(keys.payload, keys.context(b"about"), canonical_json(about), self._log.sealing),
             mac=b"",

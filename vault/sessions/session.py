@@ -161,7 +161,7 @@ class Session:
         """
         grant = self._authorise("read")
         with self._view(grant) as found:
-            (first, _), (last, _) = find_event(found, first_id), find_event(found, last_id)
+            first, last = find_event(found, first_id), find_event(found, last_id)
         if first.seq > last.seq:
             raise InvalidInput("the first event of a slice stands behind the last one; swap them")
         return read(self._log, grant, self._id, Part(low=first.seq - 1, high=last.seq + 1))
@@ -188,7 +188,7 @@ class Session:
         if not 0 < poll_seconds <= _POLL_SECONDS_MAX:
             raise InvalidInput("poll_seconds is a number above 0, up to 60")
         with self._view(self._authorise("read")) as found:
-            last = 0 if after is None else find_event(found, after)[0].seq
+            last = 0 if after is None else find_event(found, after).seq
         return self._followed(last, poll_seconds, stop, idle_seconds)
 
     def open(self, event: Event) -> BinaryIO:
@@ -200,10 +200,10 @@ class Session:
         """
         grant = self._authorise("read")
         with self._view(grant) as found:
-            row, inline = find_event(found, event.id)
-        if inline is None:
+            row = find_event(found, event.id)
+        if row.body is None:
             return open_stream(self._log, found.keys, row)
-        body = unseal(found.keys.payload, found.keys.context(b"payload"), sealed_body(self._log, row, inline))
+        body = unseal(found.keys.payload, found.keys.context(b"payload"), sealed_body(self._log, row))
         return io.BytesIO(body)
 
     def info(self) -> SessionSummary:

@@ -46,18 +46,18 @@ class SqlReader:
         return row and SessionRow._make(row)
 
     def sessions(
-        self, tenant_id: bytes, owner: bytes, *, label: bytes | None, before: tuple[int, int], limit: int
+        self, tenant_id: bytes, owner: bytes, *, label: bytes | None, before: tuple[int, int, int], limit: int
     ) -> list[SessionRow]:
         """The owner's sessions, last used first."""
         name = "sessions_of_owner" if label is None else "sessions_of_owner_labelled"
         parameters: dict[str, Any] = {"tenant_id": tenant_id, "owner": owner, "limit": limit}
-        parameters |= {"updated_us": before[0], "no": before[1]}
+        parameters |= {"used_hour": before[0], "updated_us": before[1], "no": before[2]}
         if label is not None:
             parameters["label"] = label
         return [SessionRow._make(row) for row in self._execute(STATEMENTS[name], parameters)]
 
-    def events(self, query: EventsQuery) -> list[tuple[EventRow, bytes | None]]:
-        """Events with the bodies that are kept in the database."""
+    def events(self, query: EventsQuery) -> list[EventRow]:
+        """Events with the bodies that the database holds."""
         parameters: dict[str, Any] = {
             "session_no": query.session_no,
             "low": query.low,
@@ -72,13 +72,17 @@ class SqlReader:
             kind = "events"
         order = "newest_first" if query.newest_first else "oldest_first"
         rows = self._execute(STATEMENTS[f"{kind}_{order}"], parameters)
-        return [(EventRow._make(row[:_EVENT_COLUMNS]), row[_EVENT_COLUMNS]) for row in rows]
+        return [_event_row(row) for row in rows]
 
-    def event(self, session_no: int, event_id: bytes) -> tuple[EventRow, bytes | None] | None:
-        """One event by its id."""
+    def event(self, session_no: int, event_id: bytes) -> EventRow | None:
+        """One event by its id: at the place that an id of the vault's own ends in, else by index."""
+        place = {"session_no": session_no, "seq": int.from_bytes(event_id[-4:])}
+        row = self._execute(STATEMENTS["event_at"], place).fetchone()
+        if row is not None and row[2] == event_id:
+            return _event_row(row)
         parameters = {"session_no": session_no, "event_id": event_id}
-        row = self._execute(STATEMENTS["event_by_id"], parameters).fetchone()
-        return row and (EventRow._make(row[:_EVENT_COLUMNS]), row[_EVENT_COLUMNS])
+        row = self._execute(STATEMENTS["event_by_given_id"], parameters).fetchone()
+        return row and _event_row(row)
 
     def first_seq_since(self, session_no: int, recorded_us: int, head_seq: int) -> int:
         """The first place recorded at or after a time, by bisection: times never go back in a log."""
@@ -132,10 +136,16 @@ class SqlTransaction(SqlReader):
             self._execute(STATEMENTS["add_label"], {"label": label, "session_no": number})
         return number
 
-    def move_session(self, row: SessionRow, expected_mac: bytes) -> bool:
-        """Replace the head if the row is still the expected one."""
-        parameters = row._asdict() | {"expected_mac": expected_mac}
-        return self._execute(STATEMENTS["move_session"], parameters).rowcount == 1
+    def move_session(self, row: SessionRow, before: SessionRow) -> bool:
+        """Replace the head if the stored row is still the one before."""
+        parameters = row._asdict() | {"expected_mac": before.mac}
+        name = (
+            "advance_session" if row.about is before.about and row.state is before.state else "move_session"
+        )
+        moved = self._execute(STATEMENTS[name], parameters).rowcount == 1
+        if moved and row.used_hour != before.used_hour:
+            self._execute(STATEMENTS["move_session_in_list"], {"used_hour": row.used_hour, "no": row.no})
+        return moved
 
     def add_event(self, row: EventRow) -> None:
         """Insert an event."""
@@ -209,3 +219,8 @@ class SqlRecords:
             self._known[session_id] = row
         while len(self._known) > _HEADS_MAX:
             self._known.pop(next(iter(self._known)), None)
+
+
+def _event_row(row: tuple[Any, ...]) -> EventRow:
+    event, shared = EventRow._make(row[:_EVENT_COLUMNS]), row[_EVENT_COLUMNS]
+    return event if shared is None else event._replace(body=shared)

@@ -15,42 +15,42 @@ SET ledger_no = excluded.ledger_no, ledger_hash = excluded.ledger_hash, mac = ex
 -- name: session
 -- A session of this tenant and owner; somebody else's is not found, by the same statement.
 SELECT no, session_id, tenant_id, owner, external, state, version, epoch, head_seq, head_chain, tails,
-       created_us, updated_us, ended_us, about, mac
+       created_us, updated_us, used_hour, ended_us, about, mac
 FROM sessions
 WHERE session_id = :session_id AND tenant_id = :tenant_id AND owner = :owner;
 
 -- name: session_by_external
 -- The owner's session under the blind index of an external id.
 SELECT no, session_id, tenant_id, owner, external, state, version, epoch, head_seq, head_chain, tails,
-       created_us, updated_us, ended_us, about, mac
+       created_us, updated_us, used_hour, ended_us, about, mac
 FROM sessions
 WHERE tenant_id = :tenant_id AND owner = :owner AND external = :external;
 
 -- name: sessions_of_owner
 -- A page of the owner's sessions, last used first.
 SELECT no, session_id, tenant_id, owner, external, state, version, epoch, head_seq, head_chain, tails,
-       created_us, updated_us, ended_us, about, mac
+       created_us, updated_us, used_hour, ended_us, about, mac
 FROM sessions
-WHERE tenant_id = :tenant_id AND owner = :owner AND (updated_us, no) < (:updated_us, :no)
-ORDER BY updated_us DESC, no DESC
+WHERE tenant_id = :tenant_id AND owner = :owner AND (used_hour, updated_us, no) < (:used_hour, :updated_us, :no)
+ORDER BY used_hour DESC, updated_us DESC, no DESC
 LIMIT :limit;
 
 -- name: sessions_of_owner_labelled
 -- A page of the owner's sessions that carry a label, last used first.
 SELECT s.no, s.session_id, s.tenant_id, s.owner, s.external, s.state, s.version, s.epoch, s.head_seq,
-       s.head_chain, s.tails, s.created_us, s.updated_us, s.ended_us, s.about, s.mac
+       s.head_chain, s.tails, s.created_us, s.updated_us, s.used_hour, s.ended_us, s.about, s.mac
 FROM sessions AS s
-WHERE s.tenant_id = :tenant_id AND s.owner = :owner AND (s.updated_us, s.no) < (:updated_us, :no)
+WHERE s.tenant_id = :tenant_id AND s.owner = :owner AND (s.used_hour, s.updated_us, s.no) < (:used_hour, :updated_us, :no)
   AND EXISTS (SELECT 1 FROM labels AS l WHERE l.label = :label AND l.session_no = s.no)
-ORDER BY s.updated_us DESC, s.no DESC
+ORDER BY s.used_hour DESC, s.updated_us DESC, s.no DESC
 LIMIT :limit;
 
 -- name: add_session
 -- A new session; its number comes back.
 INSERT INTO sessions (session_id, tenant_id, owner, external, state, version, epoch, head_seq, head_chain,
-                      tails, created_us, updated_us, ended_us, about, mac)
+                      tails, created_us, updated_us, used_hour, ended_us, about, mac)
 VALUES (:session_id, :tenant_id, :owner, :external, :state, :version, :epoch, :head_seq, :head_chain,
-        :tails, :created_us, :updated_us, :ended_us, :about, :mac)
+        :tails, :created_us, :updated_us, :used_hour, :ended_us, :about, :mac)
 RETURNING no;
 
 -- name: add_label
@@ -64,12 +64,23 @@ SET state = :state, version = :version, epoch = :epoch, head_seq = :head_seq, he
     tails = :tails, updated_us = :updated_us, ended_us = :ended_us, about = :about, mac = :mac
 WHERE no = :no AND mac = :expected_mac;
 
+-- name: advance_session
+-- The same compare-and-set for an append, which changes only the head.
+UPDATE sessions
+SET version = :version, head_seq = :head_seq, head_chain = :head_chain, tails = :tails,
+    updated_us = :updated_us, mac = :mac
+WHERE no = :no AND mac = :expected_mac;
+
+-- name: move_session_in_list
+-- The hour a session was last used in, which orders the list; written only when it changes.
+UPDATE sessions SET used_hour = :used_hour WHERE no = :no;
+
 -- name: add_event
 -- An event; never updated afterwards.
-INSERT INTO events (session_no, seq, event_id, type, level, recorded_us, run_id, epoch, content, type_nth,
-                    run_nth, salt, meta, blob_no, address, size, chain, mac)
-VALUES (:session_no, :seq, :event_id, :type, :level, :recorded_us, :run_id, :epoch, :content, :type_nth,
-        :run_nth, :salt, :meta, :blob_no, :address, :size, :chain, :mac);
+INSERT INTO events (session_no, seq, event_id, given_id, type, level, recorded_us, run_id, epoch, content,
+                    type_nth, run_nth, salt, meta, body, blob_no, address, size, chain, mac)
+VALUES (:session_no, :seq, :event_id, :given_id, :type, :level, :recorded_us, :run_id, :epoch, :content,
+        :type_nth, :run_nth, :salt, :meta, :body, :blob_no, :address, :size, :chain, :mac);
 
 -- name: add_blob
 -- A sealed payload; its number comes back.
@@ -92,12 +103,21 @@ ON CONFLICT (session_no, run_id) DO UPDATE SET written = excluded.written, mac =
 -- The kept count of a run.
 SELECT session_no, run_id, written, mac FROM runs WHERE session_no = :session_no AND run_id = :run_id;
 
--- name: event_by_id
--- One event by its id.
-SELECT e.session_no, e.seq, e.event_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch, e.content,
-       e.type_nth, e.run_nth, e.salt, e.meta, e.blob_no, e.address, e.size, e.chain, e.mac, b.body
+-- name: event_at
+-- One event by its place.
+SELECT e.session_no, e.seq, e.event_id, e.given_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch,
+       e.content, e.type_nth, e.run_nth, e.salt, e.meta, e.body, e.blob_no, e.address, e.size, e.chain, e.mac,
+       b.body
 FROM events AS e LEFT JOIN blobs AS b ON b.no = e.blob_no
-WHERE e.session_no = :session_no AND e.event_id = :event_id;
+WHERE e.session_no = :session_no AND e.seq = :seq;
+
+-- name: event_by_given_id
+-- One event by an id that its writer chose.
+SELECT e.session_no, e.seq, e.event_id, e.given_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch,
+       e.content, e.type_nth, e.run_nth, e.salt, e.meta, e.body, e.blob_no, e.address, e.size, e.chain, e.mac,
+       b.body
+FROM events AS e LEFT JOIN blobs AS b ON b.no = e.blob_no
+WHERE e.session_no = :session_no AND e.event_id = :event_id AND e.given_id = 1;
 
 -- name: recorded_at
 -- When the event at a place was recorded.
@@ -105,8 +125,9 @@ SELECT recorded_us FROM events WHERE session_no = :session_no AND seq = :seq;
 
 -- name: events_oldest_first
 -- A part of the log, from its start.
-SELECT e.session_no, e.seq, e.event_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch, e.content,
-       e.type_nth, e.run_nth, e.salt, e.meta, e.blob_no, e.address, e.size, e.chain, e.mac, b.body
+SELECT e.session_no, e.seq, e.event_id, e.given_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch,
+       e.content, e.type_nth, e.run_nth, e.salt, e.meta, e.body, e.blob_no, e.address, e.size, e.chain, e.mac,
+       b.body
 FROM events AS e LEFT JOIN blobs AS b ON b.no = e.blob_no
 WHERE e.session_no = :session_no AND e.seq > :low AND e.seq < :high
 ORDER BY e.seq
@@ -114,8 +135,9 @@ LIMIT :limit;
 
 -- name: events_newest_first
 -- A part of the log, from its end.
-SELECT e.session_no, e.seq, e.event_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch, e.content,
-       e.type_nth, e.run_nth, e.salt, e.meta, e.blob_no, e.address, e.size, e.chain, e.mac, b.body
+SELECT e.session_no, e.seq, e.event_id, e.given_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch,
+       e.content, e.type_nth, e.run_nth, e.salt, e.meta, e.body, e.blob_no, e.address, e.size, e.chain, e.mac,
+       b.body
 FROM events AS e LEFT JOIN blobs AS b ON b.no = e.blob_no
 WHERE e.session_no = :session_no AND e.seq > :low AND e.seq < :high
 ORDER BY e.seq DESC
@@ -123,8 +145,9 @@ LIMIT :limit;
 
 -- name: events_of_type_oldest_first
 -- A part of the log of one type, from its start.
-SELECT e.session_no, e.seq, e.event_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch, e.content,
-       e.type_nth, e.run_nth, e.salt, e.meta, e.blob_no, e.address, e.size, e.chain, e.mac, b.body
+SELECT e.session_no, e.seq, e.event_id, e.given_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch,
+       e.content, e.type_nth, e.run_nth, e.salt, e.meta, e.body, e.blob_no, e.address, e.size, e.chain, e.mac,
+       b.body
 FROM events AS e LEFT JOIN blobs AS b ON b.no = e.blob_no
 WHERE e.session_no = :session_no AND e.type = :type AND e.seq > :low AND e.seq < :high
 ORDER BY e.seq
@@ -132,8 +155,9 @@ LIMIT :limit;
 
 -- name: events_of_type_newest_first
 -- A part of the log of one type, from its end.
-SELECT e.session_no, e.seq, e.event_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch, e.content,
-       e.type_nth, e.run_nth, e.salt, e.meta, e.blob_no, e.address, e.size, e.chain, e.mac, b.body
+SELECT e.session_no, e.seq, e.event_id, e.given_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch,
+       e.content, e.type_nth, e.run_nth, e.salt, e.meta, e.body, e.blob_no, e.address, e.size, e.chain, e.mac,
+       b.body
 FROM events AS e LEFT JOIN blobs AS b ON b.no = e.blob_no
 WHERE e.session_no = :session_no AND e.type = :type AND e.seq > :low AND e.seq < :high
 ORDER BY e.seq DESC
@@ -141,8 +165,9 @@ LIMIT :limit;
 
 -- name: events_of_run_oldest_first
 -- A part of the log of one run, from its start.
-SELECT e.session_no, e.seq, e.event_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch, e.content,
-       e.type_nth, e.run_nth, e.salt, e.meta, e.blob_no, e.address, e.size, e.chain, e.mac, b.body
+SELECT e.session_no, e.seq, e.event_id, e.given_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch,
+       e.content, e.type_nth, e.run_nth, e.salt, e.meta, e.body, e.blob_no, e.address, e.size, e.chain, e.mac,
+       b.body
 FROM events AS e LEFT JOIN blobs AS b ON b.no = e.blob_no
 WHERE e.session_no = :session_no AND e.run_id = :run_id AND e.seq > :low AND e.seq < :high
 ORDER BY e.seq
@@ -150,8 +175,9 @@ LIMIT :limit;
 
 -- name: events_of_run_newest_first
 -- A part of the log of one run, from its end.
-SELECT e.session_no, e.seq, e.event_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch, e.content,
-       e.type_nth, e.run_nth, e.salt, e.meta, e.blob_no, e.address, e.size, e.chain, e.mac, b.body
+SELECT e.session_no, e.seq, e.event_id, e.given_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch,
+       e.content, e.type_nth, e.run_nth, e.salt, e.meta, e.body, e.blob_no, e.address, e.size, e.chain, e.mac,
+       b.body
 FROM events AS e LEFT JOIN blobs AS b ON b.no = e.blob_no
 WHERE e.session_no = :session_no AND e.run_id = :run_id AND e.seq > :low AND e.seq < :high
 ORDER BY e.seq DESC
@@ -165,16 +191,20 @@ SELECT no, session_id, version, head_seq, head_chain FROM sessions ORDER BY no;
 -- The chain value at a place of a session's log.
 SELECT chain FROM events WHERE session_no = :session_no AND seq = :seq;
 
+-- name: event_behind
+-- Whether anything stands behind a session's newest event, where only a forger can have put it.
+SELECT 1 FROM events WHERE session_no = :session_no AND seq > :seq LIMIT 1;
+
 -- name: all_sessions
 -- Every session, for verification.
 SELECT no, session_id, tenant_id, owner, external, state, version, epoch, head_seq, head_chain, tails,
-       created_us, updated_us, ended_us, about, mac
+       created_us, updated_us, used_hour, ended_us, about, mac
 FROM sessions ORDER BY no;
 
 -- name: all_events_of_session
 -- Every event of a session without payloads, for verification.
-SELECT session_no, seq, event_id, type, level, recorded_us, run_id, epoch, content, type_nth, run_nth, salt,
-       meta, blob_no, address, size, chain, mac
+SELECT session_no, seq, event_id, given_id, type, level, recorded_us, run_id, epoch, content, type_nth,
+       run_nth, salt, meta, body, blob_no, address, size, chain, mac
 FROM events WHERE session_no = :session_no ORDER BY seq;
 
 -- name: all_blobs_of_session
