@@ -85,6 +85,12 @@ class LimitExceeded(InvalidInput):
     exit_code = 2
 
 
+class LineRefused(InvalidInput):
+    """A line is not what its format asks for; the reason quotes nothing of it."""
+
+    exit_code = 2
+
+
 class StorageUnavailable(VaultError):
     """The disk or database did not take or give the data; nothing is half-written, try again."""
 

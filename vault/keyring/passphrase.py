@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _CONTEXT: Final = b"session-vault/1/passphrase-root"
 #: RFC 9106 §4, second recommended option: 3 passes, 4 lanes, 64 MiB. About 0.4 s.
 _PASSES, _LANES, _MEMORY_KIB = 3, 4, 64 * 1024
+_SALT_BYTES: Final = 16  # RFC 9106 §3.1
 _LENGTH_MIN: Final = 8  # NIST SP 800-63B §5.1.1.1; longer is better, and Argon2id cannot save a guessable one
 #: Most work a stored record may ask for, so that a changed one cannot hang or starve the machine.
 _MEMORY_KIB_MAX, _PASSES_MAX, _LANES_MAX = 2**21, 16, 16
@@ -43,7 +44,7 @@ def rewrap(key: bytes, given: Passphrase) -> bytes:
     passphrase = _asked(given)
     if len(passphrase) < _LENGTH_MIN:
         raise InvalidInput(f"a passphrase has at least {_LENGTH_MIN} characters")
-    salt = os.urandom(16)
+    salt = os.urandom(_SALT_BYTES)
     encryptor = Cobblestone256Encryptor(_stretched(passphrase, salt, _PASSES, _LANES, _MEMORY_KIB), _CONTEXT)
     wrapped = encryptor.update(key) + encryptor.finalize()
     parameters = {"passes": _PASSES, "lanes": _LANES, "memory_kib": _MEMORY_KIB}
@@ -68,7 +69,7 @@ def open_key(record: bytes, _directory: Path, given: Passphrase) -> bytes:
         salt, wrapped = bytes.fromhex(stored["salt"]), bytes.fromhex(stored["wrapped"])
     except (ValueError, KeyError, TypeError):
         raise Tampered("the stored passphrase record is damaged; restore keys.db from its backup") from None
-    if not (
+    if len(salt) != _SALT_BYTES or not (
         1 <= passes <= _PASSES_MAX and 1 <= lanes <= _LANES_MAX and 8 * lanes <= memory <= _MEMORY_KIB_MAX
     ):
         raise Tampered(

@@ -26,26 +26,32 @@ from vault.ports.keys import KeyRow
 from vault.sealing.payload import FORMAT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from vault.ports.keys import KeyStore
 
 KEY_BYTES: Final = 32
 _VERSION: Final = 1
+_KINDS: Final = (b"payload", b"meta", b"about")
 #: Epoch keys held in memory; an entry is under 1 KiB.
 _CACHE_MAX: Final = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochKeys:
-    """What one epoch key is used for; ``place`` starts the context of everything sealed under it."""
+    """What one epoch key is used for, and the contexts of the kinds of payload sealed under it.
+
+    A context is the place (vault, tenant, session, epoch) and the kind: ``payload``, ``meta`` or ``about``.
+    """
 
     payload: bytes = field(repr=False)
     mac: bytes = field(repr=False)
     content: bytes = field(repr=False)
-    place: bytes = field(repr=False)
+    contexts: Mapping[bytes, bytes] = field(repr=False)
 
     def context(self, kind: bytes) -> bytes:
-        """The place of one kind of payload: vault, tenant, session, epoch, kind."""
-        return pack(self.place, kind)
+        """The context of one kind of payload."""
+        return self.contexts[kind]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,11 +215,12 @@ class KeyHierarchy:
 
     def _remember(self, place: tuple[bytes, bytes, bytes, int], key: bytes) -> EpochKeys:
         tenant_id, _, session_id, epoch = place
+        here = pack(b"session-vault/1/payload", self._vault_id, tenant_id, session_id, u64(epoch))
         keys = EpochKeys(
             payload=derive(key, b"payload"),
             mac=derive(key, b"row-mac"),
             content=derive(key, b"content-id"),
-            place=pack(b"session-vault/1/payload", self._vault_id, tenant_id, session_id, u64(epoch)),
+            contexts={kind: pack(here, kind) for kind in _KINDS},
         )
         with self._lock:
             self._epochs[place] = keys

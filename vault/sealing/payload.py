@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Final
@@ -21,7 +22,7 @@ from vault.encoding import u64
 from vault.errors import LimitExceeded, Tampered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 #: First byte of everything sealed. Any other value is refused: there is no other format and no plaintext.
 FORMAT: Final = b"\x01"
@@ -120,16 +121,13 @@ def seal_stream(
     limit: int,
     how: Sealing,
 ) -> SealedStream:
-    """Seal a stream in constant memory.
+    """Seal a stream in constant memory, reading chunks of 256 KiB.
 
     Args:
-        key: 32 bytes.
-        context: canonical bytes of the place.
-        source: read to its end in chunks of 256 KiB.
-        target: gets the sealed bytes; the caller makes them durable.
-        content_key: keys the content id (BLAKE2b), which finds repeats within a session.
-        limit: most bytes that may come from ``source``.
-        how: compression and padding.
+        key, context: as for ``seal``.
+        source, target: read to its end; gets the sealed bytes, which the caller makes durable.
+        content_key: keys the content id, which finds repeats within a session.
+        limit, how: most bytes that may come from ``source``; compression and padding.
 
     Raises:
         LimitExceeded: the source is longer than ``limit``.
@@ -142,8 +140,7 @@ def seal_stream(
     def write(sealed: bytes) -> None:
         nonlocal size
         address.update(sealed)
-        target.write(sealed)
-        size += len(sealed)
+        size += target.write(sealed)
 
     write(FORMAT + encryptor.update(_ZSTD if packer else _RAW))
     while chunk := source.read(_CHUNK):
@@ -158,9 +155,8 @@ def seal_stream(
         stored = packer.flush()
         stored_size += len(stored)
         write(encryptor.update(stored))
-    length = 1 + stored_size + _TRAILER
-    for start in range(0, padded_length(length) - length if how.pad else 0, _CHUNK):
-        write(encryptor.update(_ZEROS[: min(_CHUNK, padded_length(length) - length - start)]))
+    for zeros in _padding(1 + stored_size + _TRAILER) if how.pad else ():
+        write(encryptor.update(zeros))
     write(encryptor.update(u64(stored_size) + u64(plain_size)) + encryptor.finalize())
     return SealedStream(
         address=address.digest(), size=size, plain_size=plain_size, content_id=content.digest()
@@ -218,6 +214,13 @@ def _decrypted(key: bytes, context: bytes, source: BinaryIO) -> Iterator[tuple[b
         raise Tampered("a sealed payload does not verify") from None
 
 
+def _padding(length: int) -> Iterator[bytes]:
+    left = padded_length(length) - length
+    while left > 0:
+        yield _ZEROS[:left]
+        left -= _CHUNK
+
+
 def _sizes(trailer: bytes, length: int) -> tuple[int, int]:
     stored, plain = int.from_bytes(trailer[:8]), int.from_bytes(trailer[8:])
     if len(trailer) != _TRAILER or 1 + stored + _TRAILER > length:
@@ -267,13 +270,34 @@ class _SealedReader(io.RawIOBase):
 
     @staticmethod
     def _released(pairs: Iterator[tuple[bytes, bytes]], stored_size: int) -> Iterator[bytes]:
-        flag, unpacker, left = b"", None, stored_size
-        for _, chunk in pairs:
-            inner = chunk
-            if not flag:
-                flag, inner = inner[:1], inner[1:]
-                unpacker = zstandard.ZstdDecompressor().decompressobj() if flag == _ZSTD else None
-            body = inner[: max(left, 0)]
-            left -= len(body)
-            if body:
-                yield unpacker.decompress(body) if unpacker else body
+        flag, first = b"", b""
+        for _, inner in pairs:
+            if inner:
+                flag, first = inner[:1], inner[1:]
+                break
+        stored = _cut(itertools.chain([first], (inner for _, inner in pairs)), stored_size)
+        if flag == _ZSTD:
+            # In pieces of bounded size: a sealed chunk of 256 KiB can be a gibibyte of zeros.
+            return zstandard.ZstdDecompressor().read_to_iter(_Pieces(stored))  # type: ignore[arg-type]
+        return stored
+
+
+class _Pieces:
+    """An iterator of non-empty pieces as the reader that zstd asks for."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._left = pieces, b""
+
+    def read(self, size: int) -> bytes:
+        piece = self._left or next(self._pieces, b"")
+        self._left = piece[size:]  # zstd writes past its buffer when it gets more than it asked for
+        return piece[:size]
+
+
+def _cut(pieces: Iterable[bytes], left: int) -> Iterator[bytes]:
+    """The first ``left`` bytes of the pieces, none of them empty; what follows is still read, to its end."""
+    for piece in pieces:
+        body = piece[: max(left, 0)]
+        left -= len(body)
+        if body:
+            yield body

@@ -1,34 +1,26 @@
-"""Appending: prepare outside the transaction (encode, seal, store large blobs), then one compare-and-set.
+"""Appending: what was prepared outside goes in with one compare-and-set of the session's head.
 
 The order of a session is decided in ``_Append._advance`` and nowhere else.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from vault.clock import to_us
-from vault.encoding import canonical_json, json_bytes, json_value
+from vault.encoding import json_value
 from vault.errors import Conflict, InvalidInput, LimitExceeded, NotFound, SessionEnded
 from vault.model import (
     BATCH_MAX,
     EVENT_TYPES_MAX,
     EVENTS_MAX,
-    JSON_BYTES_MAX,
     LEVELS,
-    STREAM_BYTES_MAX,
     Event,
-    check_name,
-    check_type,
-    event_bytes,
-    run_bytes,
     uuid7,
 )
-from vault.ports.records import BlobRow, EventRow, RunRow, SessionRow
+from vault.ports.records import EventRow, RunRow, SessionRow
 from vault.sealing import rows
-from vault.sealing.payload import content_hash, seal, seal_stream, unseal
+from vault.sealing.payload import unseal
 from vault.sessions.log import (
     JSON,
     RAW,
@@ -43,6 +35,8 @@ from vault.sessions.log import (
     sealed_body,
     verified_session,
 )
+from vault.sessions.prepare import prepare
+from vault.sessions.runs import kept_count
 from vault.sessions.witness import head_of
 
 if TYPE_CHECKING:
@@ -50,29 +44,9 @@ if TYPE_CHECKING:
 
     from vault.access.door import Grant
     from vault.model import NewEvent
-    from vault.ports.records import Transaction
+    from vault.ports.records import BlobRow, Transaction
     from vault.sealing.keys import EpochKeys
-
-#: Sealed payloads up to here stand in the database; larger ones in the blob area.
-INLINE_BYTES_MAX: Final = 64 * 1024
-#: Shorter payloads stand beside their event and are stored again when repeated: finding the repeat would cost
-#: each append a random index page (measured: a fifth of its time), for at most this much saved.
-REPEAT_BYTES_MIN: Final = 2048
-#: From here on a repeat is looked up before sealing, which then costs more than the query.
-_LOOK_FIRST_BYTES: Final = 16 * 1024
-
-
-class Prepared(NamedTuple):
-    """An event that is checked, encoded and sealed, with its blob durable if it is a large one."""
-
-    new: NewEvent
-    event_id: bytes | None  # None: made when the place in the log is known
-    run_id: bytes | None
-    meta: dict[str, Any]
-    sealed_meta: bytes | None
-    content: int
-    body: bytes | None
-    blob: BlobRow
+    from vault.sessions.prepare import Prepared
 
 
 def append(
@@ -102,7 +76,7 @@ def append(
     if len(given) != len(set(given)):
         raise InvalidInput("the same event id stands twice in one batch; give each event its own")
     keys = epoch_keys(log, grant, session.session_id, session.epoch)
-    prepared = [_prepare(log, session, keys, new) for new in events]
+    prepared = [prepare(log, session, keys, new) for new in events]
     work = _Append(log, grant, session, keys, prepared, expect_head)
     result = log.records.transact(work.run)
     if work.head is not None:
@@ -231,27 +205,28 @@ class _Append:
     def _event_row(
         self, row: SessionRow, prepared: Prepared, blob: BlobRow, seq: int, now: int, tails: Tails
     ) -> EventRow:
+        new, given = prepared.new, prepared.event_id is not None
         return EventRow(
-            session_no=row.no,
-            seq=seq,
-            event_id=prepared.event_id or uuid7()[:-4] + seq.to_bytes(4),
-            given_id=int(prepared.event_id is not None),
-            type=prepared.new.type,
-            level=LEVELS.index(prepared.new.level),
-            recorded_us=now,
-            run_id=prepared.run_id,
-            epoch=row.epoch,
-            content=prepared.content,
-            type_nth=tails.types[prepared.new.type],
-            run_nth=tails.run_count if prepared.run_id else 0,
-            salt=os.urandom(16),
-            meta=prepared.sealed_meta,
-            body=None if blob.no else blob.body,
-            blob_no=blob.no or None,
-            address=blob.address,
-            size=blob.size,
-            chain=b"",
-            mac=b"",
+            row.no,
+            seq,
+            prepared.event_id or uuid7()[:-4] + seq.to_bytes(4),
+            int(given),
+            new.type,
+            LEVELS.index(new.level),
+            now,
+            prepared.run_id,
+            row.epoch,
+            prepared.content,
+            tails.types[new.type],
+            tails.run_count if prepared.run_id else 0,
+            os.urandom(16),
+            prepared.sealed_meta,
+            None if blob.no else blob.body,
+            blob.no or None,
+            blob.address,
+            blob.size,
+            b"",  # chain and MAC cover all the others
+            b"",
         )
 
     def _counted(
@@ -269,15 +244,15 @@ class _Append:
             raise LimitExceeded(f"a session holds at most {EVENT_TYPES_MAX} different event types; use fewer")
         if prepared.run_id is None:
             return tails
-        count = tails.run_count
+        count, start, kept = tails.run_count, tails.run_from, tails.kept
         if prepared.run_id != tails.run_id:
             if tails.run_id:
                 runs[tails.run_id] = count
-            if prepared.run_id in runs:
-                count = runs.pop(prepared.run_id)
-            else:
-                count = kept_run_count(transaction, self._keys, row, prepared.run_id)
-        return Tails(types, prepared.run_id, count + 1)
+                kept += count - start
+            known = runs.get(prepared.run_id)
+            count = kept_count(transaction, self._keys, row, prepared.run_id) if known is None else known
+            start = count
+        return Tails(types, prepared.run_id, count + 1, start, kept)
 
     def _stored(self, transaction: Transaction, placed: list[BlobRow]) -> list[Event | None]:
         """For each event with a given id: the stored event of that id, if it says the same."""
@@ -308,126 +283,8 @@ class _Append:
         return decode_event(self._log, self._keys, self._session.session_id, stored)
 
 
-def kept_run_count(reader: Any, keys: EpochKeys, row: SessionRow, run_id: bytes) -> int:
-    """How many events a run had when another took over, from its verified row.
-
-    Raises:
-        Tampered: the row was changed.
-    """
-    kept = reader.run(row.no, run_id)
-    if kept is None:
-        return 0
-    rows.check(rows.run_mac(keys.mac, row.session_id, kept), kept.mac, "a run's row")
-    return int(kept.written)
-
-
 def _meta(keys: EpochKeys, row: EventRow) -> dict[str, Any]:
     if row.meta is None:
         return {}
     opened: dict[str, Any] = json_value(unseal(keys.payload, keys.context(b"meta"), row.meta))
     return opened
-
-
-def _prepare(log: Log, session: SessionRow, keys: EpochKeys, new: NewEvent) -> Prepared:
-    check_type(new.type)
-    if new.level not in LEVELS:
-        raise InvalidInput("a level is one of L0, L1, L2, L3")
-    meta = _checked_meta(new)
-    sealed_meta = None
-    if meta:
-        sealed_meta = seal(keys.payload, keys.context(b"meta"), canonical_json(meta), log.sealing)
-    body: bytes | None = None
-    if new.raw is None:
-        body = json_bytes(new.payload)
-    elif new.payload is not None:
-        raise InvalidInput("give either payload or raw, not both")
-    elif isinstance(new.raw, bytes):
-        body = new.raw
-    if body is not None and len(body) > JSON_BYTES_MAX:
-        raise LimitExceeded(
-            f"a payload holds at most {JSON_BYTES_MAX} bytes; send larger ones as a stream (raw=file)"
-        )
-    if body is not None:
-        blob = _sealed_blob(log, session, keys, body)
-    elif hasattr(new.raw, "read"):
-        blob = _streamed_blob(log, session, keys, new.raw)  # type: ignore[arg-type]
-    else:
-        raise InvalidInput("raw is bytes, or a binary file to read from")
-    return Prepared(
-        new=new,
-        event_id=event_bytes(new.event_id) if new.event_id is not None else None,
-        run_id=run_bytes(new.run) if new.run is not None else None,
-        meta=meta,
-        sealed_meta=sealed_meta,
-        content=JSON if new.raw is None else RAW,
-        body=body,
-        blob=blob,
-    )
-
-
-def _checked_meta(new: NewEvent) -> dict[str, Any]:
-    meta: dict[str, Any] = {}
-    if new.tool is not None:
-        meta["tool"] = check_name(new.tool, "a tool's name")
-    if new.caused_by is not None:
-        event_bytes(new.caused_by)
-        meta["caused_by"] = new.caused_by
-    if new.observed_at is not None:
-        meta["observed_us"] = to_us(new.observed_at)
-    if new.occurred_at is not None:
-        meta["occurred_us"] = to_us(new.occurred_at)
-    if new.usage is not None:
-        if not isinstance(new.usage, dict):
-            raise InvalidInput("usage is a dict of JSON values")
-        json_bytes(new.usage)
-        meta["usage"] = new.usage
-    return meta
-
-
-def _sealed_blob(log: Log, session: SessionRow, keys: EpochKeys, body: bytes) -> BlobRow:
-    content_id = b""
-    if len(body) >= REPEAT_BYTES_MIN:
-        hasher = content_hash(keys.content)
-        hasher.update(body)
-        content_id = hasher.digest()
-        if len(body) >= _LOOK_FIRST_BYTES:
-            repeat = _repeat(log, session, content_id)
-            if repeat is not None:
-                return repeat
-    sealed = seal(keys.payload, keys.context(b"payload"), body, log.sealing)
-    address = hashlib.sha256(sealed).digest()
-    inline = sealed if len(sealed) <= INLINE_BYTES_MAX else None
-    if inline is None:
-        with log.blobs.upload() as upload:
-            upload.file.write(sealed)
-            upload.keep(address)
-    return BlobRow(0, session.no, session.epoch, content_id, address, len(sealed), inline)
-
-
-def _streamed_blob(log: Log, session: SessionRow, keys: EpochKeys, source: BinaryIO) -> BlobRow:
-    with log.blobs.upload() as upload:
-        sealed = seal_stream(
-            keys.payload,
-            keys.context(b"payload"),
-            source,
-            upload.file,
-            content_key=keys.content,
-            limit=STREAM_BYTES_MAX,
-            how=log.sealing,
-        )
-        # A repeat's own sealed copy is thrown away with the upload.
-        repeat = _repeat(log, session, sealed.content_id)
-        if repeat is not None:
-            return repeat
-        inline = None
-        if sealed.size <= INLINE_BYTES_MAX:
-            upload.file.seek(0)
-            inline = upload.file.read()
-        else:
-            upload.keep(sealed.address)
-        return BlobRow(0, session.no, session.epoch, sealed.content_id, sealed.address, sealed.size, inline)
-
-
-def _repeat(log: Log, session: SessionRow, content_id: bytes) -> BlobRow | None:
-    with log.records.snapshot() as reader:
-        return reader.blob(session.no, session.epoch, content_id)

@@ -12,7 +12,7 @@ from vault.errors import InvalidInput, NotFound, Tampered
 from vault.model import PAGE_MAX, Page, SessionId, SessionSummary, format_id
 from vault.ports.records import EventsQuery
 from vault.sealing.payload import unseal
-from vault.sessions.log import JSON, decode_event, decode_tails, hour_of
+from vault.sessions.log import decode_event, decode_tails, hour_of
 from vault.sessions.read import rows_of, verified_view
 
 if TYPE_CHECKING:
@@ -119,14 +119,22 @@ def _message(found: View, counts: dict[str, int], types: tuple[str, ...], *, new
 
 
 def _preview(log: Log, found: View, row: EventRow | None) -> str | None:
-    if row is None or row.content != JSON or row.size > _PREVIEW_BYTES_MAX:
+    if row is None or row.size > _PREVIEW_BYTES_MAX:
         return None
     event = decode_event(log, found.keys, found.row.session_id, row)
-    text = _text(event.payload)
+    text = _text(event.payload if event.raw is None else _parsed(event.raw))
     if text is None:
         return None
     line = " ".join(text[: _PREVIEW_MAX * 4].split())
     return line if len(line) <= _PREVIEW_MAX else line[: _PREVIEW_MAX - 1] + "…"
+
+
+def _parsed(raw: bytes) -> Any:
+    """The value of raw bytes that are JSON, as a transcript's lines are."""
+    try:
+        return json_value(raw)
+    except ValueError:
+        return None
 
 
 def _text(payload: Any) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
@@ -52,22 +53,29 @@ class Log:
 
 
 class Tails(NamedTuple):
-    """How many events of each type and of the newest run a session holds; makes a filtered read complete."""
+    """How many events of each type and of the newest run a session holds; makes a filtered read complete.
+
+    ``run_from`` is the newest run's count in its kept row, ``kept`` the sum of all kept rows (`runs.py`).
+    """
 
     types: dict[str, int]
     run_id: bytes
     run_count: int
+    run_from: int
+    kept: int
 
     def encoded(self) -> bytes:
         """Canonical bytes for the session row."""
-        value = {"run": [self.run_id.hex(), self.run_count], "types": self.types}
+        run = [self.run_id.hex(), self.run_count, self.run_from]
+        value = {"kept": self.kept, "run": run, "types": self.types}
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 def decode_tails(encoded: bytes) -> Tails:
     """The counts of a verified session row."""
     value = orjson.loads(encoded)
-    return Tails(value["types"], bytes.fromhex(value["run"][0]), value["run"][1])
+    run_id, run_count, run_from = value["run"]
+    return Tails(value["types"], bytes.fromhex(run_id), run_count, run_from, value["kept"])
 
 
 def hour_of(updated_us: int) -> int:
@@ -149,8 +157,9 @@ def sealed_body(log: Log, row: EventRow) -> bytes:
 
 
 def open_stream(log: Log, keys: EpochKeys, row: EventRow) -> BinaryIO:
-    """A reader of a payload in the blob area, after all of it was authenticated."""
-    return unseal_stream(keys.payload, keys.context(b"payload"), log.blobs.open(row.address), row.address)
+    """A reader of a payload, in little memory, after all of it was authenticated."""
+    source = log.blobs.open(row.address) if row.body is None else io.BytesIO(row.body)
+    return unseal_stream(keys.payload, keys.context(b"payload"), source, row.address)
 
 
 def decode_event(log: Log, keys: EpochKeys, session_id: bytes, row: EventRow) -> Event:

@@ -19,8 +19,8 @@ from vault.errors import InvalidInput, NotFound, Tampered
 from vault.model import check_type, event_bytes, run_bytes
 from vault.ports.records import EventsQuery
 from vault.sealing import rows
-from vault.sessions.append import kept_run_count
 from vault.sessions.log import check_event, check_session, decode_event, decode_tails, epoch_keys
+from vault.sessions.runs import proven_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -108,11 +108,18 @@ def find_event(found: View, event_id: str) -> EventRow:
     Raises:
         InvalidInput: not an event id.
         NotFound: the session has no such event.
+        Tampered: it was changed, moved or removed.
     """
-    stored = found.reader.event(found.row.no, event_bytes(event_id))
+    asked = event_bytes(event_id)
+    stored = found.reader.event(found.row.no, asked)
     if stored is None:
+        seq = int.from_bytes(asked[-4:])  # its place, in an id that the vault made: is that one still whole?
+        if 0 < seq <= found.row.head_seq:
+            rows_of(found, EventsQuery(found.row.no, seq - 1, seq + 1, 1))
         raise NotFound("there is no such event in this session")
     check_event(found.keys, found.row.session_id, stored)
+    if stored.event_id != asked:
+        raise Tampered("the database answered with another event")
     return stored
 
 
@@ -224,12 +231,9 @@ def _place_behind(found: View, query: EventsQuery) -> int:
         place = _neighbour(found, beyond)
         if place is not None:
             return place
-    tails = decode_tails(found.row.tails)
     if query.type is not None:
-        return tails.types.get(query.type, 0) + 1
-    if query.run_id == tails.run_id:
-        return tails.run_count + 1
-    return kept_run_count(found.reader, found.keys, found.row, query.run_id or b"") + 1
+        return decode_tails(found.row.tails).types.get(query.type, 0) + 1
+    return proven_count(found.reader, found.keys, found.row, query.run_id or b"") + 1
 
 
 def _neighbour(found: View, query: EventsQuery) -> int | None:
@@ -237,6 +241,8 @@ def _neighbour(found: View, query: EventsQuery) -> int | None:
     if not stored:
         return None
     check_event(found.keys, found.row.session_id, stored[0])
+    if not query.low < stored[0].seq < query.high:
+        raise Tampered("the database answered with an event of another place")
     return _place(query, stored[0])
 
 

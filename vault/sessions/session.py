@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from vault.clock import monotonic_seconds
 from vault.errors import InvalidInput
 from vault.model import NewEvent, SessionId, format_id
-from vault.sealing.payload import unseal
 from vault.sessions.append import append, end
 from vault.sessions.find import summary
-from vault.sessions.log import open_stream, sealed_body
+from vault.sessions.log import open_stream
 from vault.sessions.read import Part, find_event, part_of, read, verified_view
 
 if TYPE_CHECKING:
@@ -69,12 +67,10 @@ class Session:
             type: two or more parts of ``[a-z0-9_-]`` joined by dots, 64 characters at most.
             payload: any JSON value, up to 64 MiB; stored exactly or refused.
             raw: bytes as they are, or a binary file to stream (up to 16 GiB); instead of ``payload``.
-            event_id: from ``vault.new_event_id()``, to make a retry safe; made when left out.
-            run: id of the run that this belongs to.
+            event_id: from ``vault.new_event_id()``, to make a retry safe.
+            run, caused_by: the run it belongs to, and the event that led to it.
             tool: name of the tool, up to 256 characters.
-            caused_by: id of the event that led to this one.
-            observed_at: when the world was as the payload says.
-            occurred_at: when it happened, if that is not now (imports); never orders the log.
+            observed_at, occurred_at: when the world was so; when it happened, if not now (imports).
             usage: model parameters and token counts, as JSON.
             level: redaction level, ``L0`` (least sensitive view) to ``L3``.
             expect_head: number of the last event known to the writer (0 for none); refused when behind.
@@ -201,10 +197,7 @@ class Session:
         grant = self._authorise("read")
         with self._view(grant) as found:
             row = find_event(found, event.id)
-        if row.body is None:
-            return open_stream(self._log, found.keys, row)
-        body = unseal(found.keys.payload, found.keys.context(b"payload"), sealed_body(self._log, row))
-        return io.BytesIO(body)
+        return open_stream(self._log, found.keys, row)
 
     def info(self) -> SessionSummary:
         """What a list shows of this session, as it is now."""

@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from vault.ports.records import BlobRow, EventRow, EventsQuery, RunRow, SessionRow, VaultRow
-from vault.storage.statements import STATEMENTS
+from vault.storage.statements import STATEMENTS, ordered
 
 if TYPE_CHECKING:
     import sqlite3
@@ -19,6 +19,9 @@ T = TypeVar("T")
 #: Session rows of this process's own last commits; under 1 KiB each.
 _HEADS_MAX: Final = 4096
 _EVENT_COLUMNS: Final = len(EventRow._fields)
+_ADD_EVENT: Final = ordered(STATEMENTS["add_event"], EventRow._fields)
+_ADVANCE_SESSION: Final = ordered(STATEMENTS["advance_session"], (*SessionRow._fields, "expected_mac"))
+_MOVE_SESSION: Final = ordered(STATEMENTS["move_session"], (*SessionRow._fields, "expected_mac"))
 
 
 class SqlReader:
@@ -138,18 +141,16 @@ class SqlTransaction(SqlReader):
 
     def move_session(self, row: SessionRow, before: SessionRow) -> bool:
         """Replace the head if the stored row is still the one before."""
-        parameters = row._asdict() | {"expected_mac": before.mac}
-        name = (
-            "advance_session" if row.about is before.about and row.state is before.state else "move_session"
-        )
-        moved = self._execute(STATEMENTS[name], parameters).rowcount == 1
+        only_head = row.about is before.about and row.state is before.state
+        statement = _ADVANCE_SESSION if only_head else _MOVE_SESSION
+        moved = self._execute(statement, (*row, before.mac)).rowcount == 1
         if moved and row.used_hour != before.used_hour:
             self._execute(STATEMENTS["move_session_in_list"], {"used_hour": row.used_hour, "no": row.no})
         return moved
 
     def add_event(self, row: EventRow) -> None:
         """Insert an event."""
-        self._execute(STATEMENTS["add_event"], row._asdict())
+        self._execute(_ADD_EVENT, row)
 
     def add_blob(self, row: BlobRow) -> int:
         """Insert a blob."""

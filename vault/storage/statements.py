@@ -15,4 +15,12 @@ def parse(text: str) -> dict[str, str]:
     return {name: body.strip().removesuffix(";") for name, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
+def ordered(statement: str, fields: tuple[str, ...]) -> str:
+    """The statement for a driver that binds by place, its parameters in the order of a row's fields.
+
+    Binding a row as it is takes half the time of binding by name; the reviewed text stays the named one.
+    """
+    return re.sub(r":(\w+)", lambda match: f"?{fields.index(match[1]) + 1}", statement)
+
+
 STATEMENTS: Final = parse((files("vault.storage") / "statements.sql").read_text(encoding="utf-8"))
