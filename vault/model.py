@@ -26,9 +26,7 @@ TITLE_LENGTH_MAX: Final = 1_000
 LABELS_MAX: Final = 32
 JSON_BYTES_MAX: Final = 64 * 2**20  # one JSON payload: it is held in memory whole, some three times over
 STREAM_BYTES_MAX: Final = 16 * 2**30  # one streamed payload: two hours of audio is 1 GiB
-EAGER_BYTES_MAX: Final = (
-    2**20
-)  # raw payloads up to here come with the event; above, Session.open streams them
+EAGER_BYTES_MAX: Final = 2**20  # raw payloads up to here come with the event; longer ones are streamed
 BATCH_MAX: Final = 1_000  # events in one append_many
 EVENT_TYPES_MAX: Final = 256  # different types in one session
 EVENTS_MAX: Final = 2**31 - 1  # events in one session
@@ -187,7 +185,7 @@ class Event(NamedTuple):
 
     ``seq`` is its place in the log, from 1; ``recorded_at`` the vault's time, never going back within a
     session; ``occurred_at`` the original time of an imported event; ``size`` the bytes of the sealed
-    payload. A raw payload above ``EAGER_BYTES_MAX`` is not loaded: ``Session.open`` streams it.
+    payload. A raw payload above ``EAGER_BYTES_MAX`` is ``streamed``: not loaded, ``Session.open`` reads it.
 
     A named tuple, because making a frozen dataclass of this many fields takes a tenth of an append.
     """
@@ -208,6 +206,7 @@ class Event(NamedTuple):
     raw: bytes | None
     payload_ref: str
     size: int
+    streamed: bool
 
     @property
     def recorded_at(self) -> datetime:

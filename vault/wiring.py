@@ -17,6 +17,7 @@ from vault.errors import (
     StorageUnavailable,
     Tampered,
     VaultClosed,
+    VaultError,
     VaultExists,
 )
 from vault.keyring import passphrase as passphrase_provider
@@ -210,6 +211,7 @@ class Vault:
         if self._root_scheme != "passphrase":
             raise InvalidInput("this vault's root key is not behind a passphrase, so there is none to change")
         self._store.keep_root(self._vault_id, "passphrase", passphrase_provider.rewrap(self._root, new))
+        self._key_database.truncate()  # the old wrap goes from the write-ahead log too
 
     def close(self) -> None:
         """Write a checkpoint and close; what was acknowledged is safe even without."""
@@ -234,7 +236,7 @@ class Vault:
         """Close it; an error inside is not hidden by one in closing."""
         try:
             self.close()
-        except (StorageUnavailable, Tampered, VaultClosed):
+        except VaultError:
             if error is None:
                 raise
 
@@ -244,7 +246,6 @@ class Vault:
             self._directory / _LOCK,
             synchronous=self._settings.synchronous if name == _DATA else "FULL",
             lock_seconds=self._settings.lock_seconds,
-            background=name == _DATA,
         )
 
     def _assemble(self, given: Passphrase) -> None:

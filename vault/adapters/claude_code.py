@@ -330,7 +330,7 @@ def _replacing(directory: Path, target: Path) -> Iterator[BinaryIO]:
 def _write_content(session: Session, event: Event, file: BinaryIO) -> int:
     if event.raw is not None:
         return file.write(event.raw)
-    if event.payload is not None or event.size <= EAGER_BYTES_MAX:
+    if not event.streamed:
         raise InvalidInput(
             "an event among the transcript's is not of it; export the session as session JSONL"
         )

@@ -101,11 +101,9 @@ def _event_pieces(event: Event, session: Session) -> Iterator[bytes]:
     if event.payload is not None:
         # Joined as bytes: a payload as deep as JSON may be would be too deep one level further in.
         yield _escape(json_bytes(fields)[:-1] + b',"payload":' + json_bytes(event.payload) + b"}\n")
-    elif event.raw is not None and len(event.raw) <= EAGER_BYTES_MAX:
+    elif event.raw is not None:
         yield _line(fields | _raw_field(event.raw))
-    elif event.raw is not None:  # sealed it is small, because it compresses well
-        yield from _streamed_pieces(fields, io.BytesIO(event.raw))
-    elif event.size > EAGER_BYTES_MAX:
+    elif event.streamed:
         with session.open(event) as stream:
             yield from _streamed_pieces(fields, stream)
     else:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from vault.clock import from_us, to_us
-from vault.errors import Conflict, RolledBack, Tampered
+from vault.errors import Conflict, RolledBack, Tampered, VaultError
 from vault.model import format_id
 from vault.ports.ledger import LedgerFile
 from vault.sealing import rows
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from vault.clock import Clock
     from vault.ports.ledger import Ledger
-    from vault.ports.records import Reader, Records, Transaction
+    from vault.ports.records import Reader, Records, Transaction, VaultRow
     from vault.sealing.notes import Signer
     from vault.sessions.witness import Witness
 
@@ -50,10 +50,16 @@ class Entry:
     heads: tuple[Head, ...]
 
 
+_NOTHING: Final = Entry(
+    number=0, digest=bytes(32), previous=b"", recorded_us=0, full=True, edge=EMPTY, heads=()
+)
+
+
 def encode(signer: Signer, entry: Entry) -> bytes:
     """The signed bytes of an entry; its own digest is not part of them."""
     body = "".join(
-        f"{head.session_id.hex()} {head.version} {head.seq} {_b64(head.chain)}\n" for head in entry.heads
+        f"{head.session_id.hex()} {head.version} {head.seq} {_b64(head.chain)} {_b64(head.whose)}\n"
+        for head in entry.heads
     )
     text = (
         f"{signer.name}\n{entry.edge.size}\n{_b64(entry.edge.root())}\n"
@@ -102,6 +108,7 @@ class History:
     def __init__(self, signer: Signer, ledger: Ledger) -> None:
         """Nothing is read until ``refresh``."""
         self._signer, self._ledger = signer, ledger
+        self._lock = threading.Lock()
         self.newest: Entry | None = None
         self.heads: dict[bytes, Head] = {}
 
@@ -111,6 +118,10 @@ class History:
         Raises:
             Tampered: an entry is missing, changed, or does not follow the one before it.
         """
+        with self._lock:  # verification and a checkpoint may ask at the same time
+            self._refresh()
+
+    def _refresh(self) -> None:
         numbers = self._ledger.numbers()
         known = self.newest.number if self.newest else 0
         if known and (not numbers or numbers[-1] < known):
@@ -131,12 +142,40 @@ class History:
         if self.newest is None:
             if not entry.full:
                 raise Tampered("the ledger does not begin with a full entry: older entries were removed")
-        elif entry.number != self.newest.number + 1 or entry.previous != self.newest.digest:
-            raise Tampered("a ledger entry is missing, or does not follow the one before it")
-        elif self.newest.edge.extended(head.leaf() for head in entry.heads) != entry.edge:
-            raise Tampered("a ledger entry's tree does not extend the one before it")
+        else:
+            _check_follows(self.newest, entry)
         self.newest = entry
-        self.heads.update({head.session_id: head for head in entry.heads})
+        # A new dictionary: whoever goes through the one before is not disturbed.
+        self.heads = self.heads | {head.session_id: head for head in entry.heads}
+
+    def faults(self) -> list[tuple[int, str]]:
+        """What is wrong with which entry, all of them read again; empty when nothing is.
+
+        Opening reads from the newest full entry on, so only this finds what happened to older ones.
+        """
+        numbers, faults = set(self._ledger.numbers()), []
+        before: Entry | None = _NOTHING
+        for number in range(1, max(numbers, default=0) + 1):
+            entry = None
+            try:
+                if number not in numbers:
+                    raise Tampered("the entry is missing")
+                entry = decode(self._signer, self._ledger.read(number).content)
+                if entry.number != number:
+                    raise Tampered("another entry stands under this number")
+                if before is not None:
+                    _check_follows(before, entry)
+            except VaultError as error:
+                faults.append((number, str(error)))
+            before = entry
+        return faults
+
+
+def _check_follows(before: Entry, entry: Entry) -> None:
+    if entry.number != before.number + 1 or entry.previous != before.digest:
+        raise Tampered("a ledger entry is missing, or does not follow the one before it")
+    if before.edge.extended(head.leaf() for head in entry.heads) != entry.edge:
+        raise Tampered("a ledger entry's tree does not extend the one before it")
 
 
 class Anchor:
@@ -166,12 +205,16 @@ class Anchor:
             RolledBack: an old copy was put back, or the newest part was removed; says what is missing.
             Tampered: the ledger or a recorded head was changed.
         """
+        # Other processes go on writing: ledger, database, copies. What must not be ahead is read first.
+        remembered = [(copy, numbers[-1]) for copy in self._copies if (numbers := copy.numbers())]
+        with self._records.snapshot() as reader:
+            row = reader.vault()
         self.history.refresh()
         newest = self.history.newest
-        for copy in self._copies:
-            self._check_copy(copy, newest)
+        for copy, number in remembered:
+            self._check_copy(copy, number, newest)
+        self._check_vault_row(row, newest)
         with self._records.snapshot() as reader:
-            self._check_vault_row(reader, newest)
             problems = behind(reader, self.history.heads.values())
         if problems:
             rest = f", and {len(problems) - _NAMED_MAX} more" if len(problems) > _NAMED_MAX else ""
@@ -242,7 +285,11 @@ class Anchor:
 
     def _keep(self, transaction: Transaction, *, entry: Entry) -> None:
         row = transaction.vault()
-        if row is not None and row.ledger_no < entry.number:
+        if row is None:
+            raise Tampered("the database lacks the vault's own row")
+        # What is there gets a new MAC, so it must be what the vault wrote.
+        rows.check(rows.vault_mac(self._row_key, row), row.mac, "the vault's own row")
+        if row.ledger_no < entry.number:
             row = row._replace(ledger_no=entry.number, ledger_hash=entry.digest)
             transaction.keep_vault(row._replace(mac=rows.vault_mac(self._row_key, row)))
 
@@ -252,11 +299,8 @@ class Anchor:
         for missing in range(first, number + 1):
             copy.append(self._ledger.read(missing))
 
-    def _check_copy(self, copy: Ledger, newest: Entry | None) -> None:
-        numbers = copy.numbers()
-        if not numbers:
-            return
-        remembered = decode(self._signer, copy.read(numbers[-1]).content)
+    def _check_copy(self, copy: Ledger, number: int, newest: Entry | None) -> None:
+        remembered = decode(self._signer, copy.read(number).content)
         if newest is None or newest.number < remembered.number:
             ours = f"ends at entry {newest.number}" if newest else "has no entry"
             raise RolledBack(
@@ -264,11 +308,10 @@ class Anchor:
                 f"{remembered.number} of {from_us(remembered.recorded_us):%Y-%m-%d %H:%M} UTC "
                 f"({_named(remembered.heads)} changed since)"
             )
-        if self._ledger.read(numbers[-1]).content != copy.read(numbers[-1]).content:
+        if self._ledger.read(number).content != copy.read(number).content:
             raise Tampered("the ledger is not the one this machine remembers: its history was rewritten")
 
-    def _check_vault_row(self, reader: Reader, newest: Entry | None) -> None:
-        row = reader.vault()
+    def _check_vault_row(self, row: VaultRow | None, newest: Entry | None) -> None:
         if row is None:
             raise Tampered("the database lacks the vault's own row")
         rows.check(rows.vault_mac(self._row_key, row), row.mac, "the vault's own row")
@@ -291,8 +334,10 @@ def behind(reader: Reader, recorded: Iterable[Head]) -> list[str]:
         if row is None:
             problems.append(f"{name} with {head.seq} events is missing")
             continue
-        no, _, version, seq, chain = row
-        if seq < head.seq:
+        no, session_id, version, seq, chain, *owned = row
+        if not isinstance(version, int) or not isinstance(seq, int) or not _is_whose(session_id, owned, head):
+            problems.append(f"{name} is not its owner's, or not under the external id that was recorded")
+        elif seq < head.seq:
             problems.append(f"{name} ends at event {seq}, {head.seq} were recorded")
         elif version < head.version or (version == head.version and (seq, chain) != (head.seq, head.chain)):
             problems.append(f"{name} is an older or another state than was recorded")
@@ -303,14 +348,22 @@ def behind(reader: Reader, recorded: Iterable[Head]) -> list[str]:
     return problems
 
 
+def _is_whose(session_id: bytes, owned: list[bytes], head: Head) -> bool:
+    try:
+        return rows.whose(session_id, *owned) == head.whose
+    except TypeError:
+        return False
+
+
 def _named(heads: Sequence[Head]) -> str:
     names = [format_id("ses", head.session_id) for head in heads[:_NAMED_MAX]]
     return ", ".join(names) + (f" and {len(heads) - _NAMED_MAX} more" if len(heads) > _NAMED_MAX else "")
 
 
 def _head(line: str) -> Head:
-    session_id, version, seq, chain = line.split(" ")
-    return Head(bytes.fromhex(session_id), int(version), int(seq), base64.b64decode(chain, validate=True))
+    session_id, version, seq, *hashes = line.split(" ")
+    chain, whose = (base64.b64decode(part, validate=True) for part in hashes)
+    return Head(bytes.fromhex(session_id), int(version), int(seq), chain, whose)
 
 
 def _b64(value: bytes) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 import secrets
 from pathlib import Path
@@ -59,7 +58,7 @@ def open_key(record: bytes, directory: Path, _given: Passphrase) -> bytes:
     header, _, encoded = content.decode("ascii", errors="replace").partition("\n")
     try:
         key = base64.b64decode(encoded.strip(), validate=True)
-    except binascii.Error:
+    except ValueError:  # not base64, or not even ASCII
         key = b""
     if header != _HEADER or len(key) != _BYTES:
         raise WrongKey("the root key file is not a session-vault root key; put back the right one")

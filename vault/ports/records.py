@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+import functools
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, get_type_hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -68,6 +69,7 @@ class BlobRow(NamedTuple):
     address: bytes
     size: int
     body: bytes | None
+    mac: bytes
 
 
 class RunRow(NamedTuple):
@@ -87,6 +89,16 @@ class VaultRow(NamedTuple):
     ledger_no: int
     ledger_hash: bytes
     mac: bytes
+
+
+def is_sound(row: tuple[Any, ...]) -> bool:
+    """Whether every value is of its column's kind: a file whose rules were taken away can hold any other."""
+    return all(map(isinstance, row, _kinds(type(row))))
+
+
+@functools.cache
+def _kinds(row: type) -> tuple[Any, ...]:
+    return tuple(get_type_hints(row).values())
 
 
 class EventsQuery(NamedTuple):
@@ -205,6 +217,10 @@ class Records(Protocol):
             StorageFull: the disk is full; nothing was written.
             StorageUnavailable: the database did not take it; nothing was written.
         """
+        ...
+
+    def damage(self) -> list[str]:
+        """What the database itself finds wrong with its storage, an index unlike its table among it."""
         ...
 
     def commits(self) -> int:

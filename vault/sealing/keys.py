@@ -86,7 +86,7 @@ def unwrap(parent: bytes, wrapped: bytes, context: bytes) -> bytes:
     Raises:
         Tampered: another parent, another place, or a changed byte.
     """
-    if wrapped[:1] != FORMAT:
+    if not isinstance(wrapped, bytes) or wrapped[:1] != FORMAT:
         raise Tampered("a wrapped key has an unknown format")
     try:
         decryptor = Cobblestone256Decryptor(parent, context)

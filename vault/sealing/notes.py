@@ -25,17 +25,18 @@ _ED25519: Final = b"\x01"
 
 
 class Head(NamedTuple):
-    """A session's head as the ledger records it."""
+    """A session's head as the ledger records it; ``whose`` says whose session it is (`rows.whose`)."""
 
     session_id: bytes
     version: int
     seq: int
     chain: bytes
+    whose: bytes
 
     def leaf(self) -> bytes:
         """The tree leaf (RFC 6962 §2.1: prefix 0x00)."""
         return hashlib.sha256(
-            b"\x00" + pack(self.session_id, u64(self.version), u64(self.seq), self.chain)
+            b"\x00" + pack(self.session_id, u64(self.version), u64(self.seq), self.chain, self.whose)
         ).digest()
 
 

@@ -7,6 +7,7 @@ context bound into the key derivation. So a payload opens only with its key *and
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import itertools
@@ -180,14 +181,17 @@ def unseal_stream(key: bytes, context: bytes, source: BinaryIO, address: bytes) 
         Tampered: as ``unseal``, or the bytes are not those of the address.
     """
     digest, tail, length = hashlib.sha256(), b"", 0
-    for sealed, inner in _decrypted(key, context, source):
-        digest.update(sealed)
-        length += len(inner)
-        tail = (tail + inner)[-_TRAILER:]
-    if digest.digest() != address:
-        raise Tampered("a stored blob is not the one that the log names")
-    stored_size, _ = _sizes(tail, length)
-    source.seek(0)
+    with contextlib.ExitStack() as unless_returned:
+        unless_returned.callback(source.close)
+        for sealed, inner in _decrypted(key, context, source):
+            digest.update(sealed)
+            length += len(inner)
+            tail = (tail + inner)[-_TRAILER:]
+        if digest.digest() != address:
+            raise Tampered("a stored blob is not the one that the log names")
+        stored_size, _ = _sizes(tail, length)
+        source.seek(0)
+        unless_returned.pop_all()
     return io.BufferedReader(_SealedReader(key, context, source, stored_size), _CHUNK)
 
 

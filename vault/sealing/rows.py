@@ -16,10 +16,11 @@ from vault.encoding import pack
 from vault.errors import Tampered
 
 if TYPE_CHECKING:
-    from vault.ports.records import EventRow, RunRow, SessionRow, VaultRow
+    from vault.ports.records import BlobRow, EventRow, RunRow, SessionRow, VaultRow
 
 _EVENT_NUMBERS: Final = Struct(">QQQQIIQBB")
 _SESSION_NUMBERS: Final = Struct(">QQQQQQ")
+_BLOB_NUMBERS: Final = Struct(">QQ")
 _VAULT_NUMBERS: Final = Struct(">QQ")
 #: What building a header raises when a database without its rules hands out text for a number and the like.
 _MALFORMED: Final = (AttributeError, OverflowError, TypeError, UnicodeError, error)
@@ -72,8 +73,16 @@ def event_chain(previous: bytes, header: bytes, salt: bytes) -> bytes:
 
 
 def event_mac(mac_key: bytes, header: bytes, salt: bytes, chain: bytes) -> bytes:
-    """Keyed BLAKE2b-256 over header, salt and chain."""
-    return hashlib.blake2b(header + salt + chain, key=mac_key, digest_size=32, person=b"sv1.event").digest()
+    """Keyed BLAKE2b-256 over header, salt and chain.
+
+    Raises:
+        Tampered: a value is of the wrong kind.
+    """
+    try:
+        message = header + salt + chain
+    except TypeError:
+        raise Tampered("an event's row holds a value of the wrong kind") from None
+    return hashlib.blake2b(message, key=mac_key, digest_size=32, person=b"sv1.event").digest()
 
 
 def session_mac(mac_key: bytes, row: SessionRow) -> bytes:
@@ -105,15 +114,51 @@ def _session_mac(mac_key: bytes, row: SessionRow) -> bytes:
     return hashlib.blake2b(fields, key=mac_key, digest_size=32, person=b"sv1.session").digest()
 
 
+def whose(session_id: bytes, tenant_id: bytes, owner: bytes, external: bytes | None) -> bytes:
+    """16 bytes that say whose session it is and under which external id, for the ledger.
+
+    A lookup by owner or external id cannot miss a session whose row says another one: opening compares this.
+    The session id keeps two sessions of one owner from looking alike in the ledger.
+    """
+    return hashlib.sha256(pack(session_id, tenant_id, owner, external or b"")).digest()[:16]
+
+
+def blob_mac(mac_key: bytes, session_id: bytes, row: BlobRow) -> bytes:
+    """Keyed BLAKE2b-256 over which content a blob is the sealed form of: a repeat is answered with it.
+
+    Raises:
+        Tampered: a value is of the wrong kind or out of range.
+    """
+    try:
+        fields = pack(session_id, row.content_id, row.address, _BLOB_NUMBERS.pack(row.epoch, row.size))
+    except _MALFORMED:
+        raise Tampered("a blob's row holds a value of the wrong kind") from None
+    return hashlib.blake2b(fields, key=mac_key, digest_size=32, person=b"sv1.blob").digest()
+
+
 def run_mac(mac_key: bytes, session_id: bytes, row: RunRow) -> bytes:
-    """Keyed BLAKE2b-256 over a run's kept count."""
-    fields = pack(session_id, row.run_id, row.written.to_bytes(8))
+    """Keyed BLAKE2b-256 over a run's kept count.
+
+    Raises:
+        Tampered: a value is of the wrong kind or out of range.
+    """
+    try:
+        fields = pack(session_id, row.run_id, row.written.to_bytes(8))
+    except _MALFORMED:
+        raise Tampered("a run's row holds a value of the wrong kind") from None
     return hashlib.blake2b(fields, key=mac_key, digest_size=32, person=b"sv1.run").digest()
 
 
 def vault_mac(row_key: bytes, row: VaultRow) -> bytes:
-    """Keyed BLAKE2b-256 over the vault's own row."""
-    fields = pack(row.vault_id, _VAULT_NUMBERS.pack(row.created_us, row.ledger_no), row.ledger_hash)
+    """Keyed BLAKE2b-256 over the vault's own row.
+
+    Raises:
+        Tampered: a value is of the wrong kind or out of range.
+    """
+    try:
+        fields = pack(row.vault_id, _VAULT_NUMBERS.pack(row.created_us, row.ledger_no), row.ledger_hash)
+    except _MALFORMED:
+        raise Tampered("the vault's own row holds a value of the wrong kind") from None
     return hashlib.blake2b(fields, key=row_key, digest_size=32, person=b"sv1.vault").digest()
 
 
@@ -123,5 +168,5 @@ def check(expected: bytes, stored: bytes, what: str) -> None:
     Raises:
         Tampered: they differ; ``what`` names the kind of row.
     """
-    if not hmac.compare_digest(expected, stored):
+    if not isinstance(stored, bytes) or not hmac.compare_digest(expected, stored):
         raise Tampered(f"{what} does not verify: it was changed, moved or forged")

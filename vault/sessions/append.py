@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from vault.encoding import json_value
-from vault.errors import Conflict, InvalidInput, LimitExceeded, NotFound, SessionEnded
+from vault.errors import Conflict, InvalidInput, LimitExceeded, NotFound, SessionEnded, Tampered
 from vault.model import (
     BATCH_MAX,
     EVENT_TYPES_MAX,
@@ -35,7 +35,7 @@ from vault.sessions.log import (
     sealed_body,
     verified_session,
 )
-from vault.sessions.prepare import prepare
+from vault.sessions.prepare import prepare, repeat_of
 from vault.sessions.runs import kept_count
 from vault.sessions.witness import head_of
 
@@ -72,6 +72,8 @@ def append(
     """
     if len(events) > BATCH_MAX:
         raise LimitExceeded(f"a batch holds at most {BATCH_MAX} events; split it")
+    if expect_head is not None and (isinstance(expect_head, bool) or not isinstance(expect_head, int)):
+        raise InvalidInput("expect_head is the number of the last event that the writer knows; 0 for none")
     given = [new.event_id for new in events if new.event_id is not None]
     if len(given) != len(set(given)):
         raise InvalidInput("the same event id stands twice in one batch; give each event its own")
@@ -126,7 +128,8 @@ class _Append:
 
     def run(self, transaction: Transaction) -> list[Event]:
         session_id = self._session.session_id
-        row = transaction.known(session_id)
+        # Whether a writer is behind is told by the stored head, never by this process's view of it.
+        row = transaction.known(session_id) if self._expect_head is None else None
         if row is None or row.tenant_id != self._grant.tenant.tenant_id or row.owner != self._grant.owner:
             row = verified_session(self._log, self._grant, transaction, session_id)
         placed = [self._place(transaction, prepared) for prepared in self._prepared]
@@ -142,7 +145,7 @@ class _Append:
         blob = prepared.blob
         if blob.no or not blob.content_id:
             return blob  # a repeat that was found before, or short enough to stand beside its event
-        repeat = transaction.blob(blob.session_no, blob.epoch, blob.content_id)
+        repeat = repeat_of(transaction, self._session, self._keys, blob.content_id)
         return repeat or blob._replace(no=transaction.add_blob(blob))
 
     def _advance(
@@ -266,6 +269,8 @@ class _Append:
 
     def _same(self, stored: EventRow, prepared: Prepared, blob: BlobRow) -> Event:
         check_event(self._keys, self._session.session_id, stored)
+        if stored.event_id != prepared.event_id:
+            raise Tampered("the database answered with another event")
         same = (
             (stored.type, stored.run_id, stored.content)
             == (prepared.new.type, prepared.run_id, prepared.content)

@@ -12,7 +12,6 @@ import orjson
 from vault.encoding import json_value
 from vault.errors import NotFound, Tampered
 from vault.model import (
-    EAGER_BYTES_MAX,
     LEVELS,
     Event,
     EventId,
@@ -34,9 +33,10 @@ if TYPE_CHECKING:
     from vault.sealing.notes import Head
     from vault.sessions.witness import Witness
 
-#: ``content`` of an event row: a JSON value, or bytes as they came.
+#: ``content`` of an event row: a JSON value, bytes that come with the event, or more bytes than that.
 JSON: Final = 0
 RAW: Final = 1
+STREAM: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +170,7 @@ def decode_event(log: Log, keys: EpochKeys, session_id: bytes, row: EventRow) ->
     """
     meta = json_value(unseal(keys.payload, keys.context(b"meta"), row.meta)) if row.meta else {}
     payload, raw = None, None
-    if row.content == JSON or row.size <= EAGER_BYTES_MAX:
+    if row.content != STREAM:
         body = unseal(keys.payload, keys.context(b"payload"), sealed_body(log, row))
         if row.content == JSON:
             payload = json_value(body)
@@ -200,4 +200,5 @@ def make_event(
         raw,
         "blob://sha256/" + row.address.hex(),
         row.size,
+        row.content == STREAM,
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
 
 from vault.clock import to_us
 from vault.encoding import canonical_json, json_bytes
-from vault.errors import InvalidInput, LimitExceeded
+from vault.errors import InvalidInput, LimitExceeded, Tampered
 from vault.model import (
+    EAGER_BYTES_MAX,
     JSON_BYTES_MAX,
     LEVELS,
     STREAM_BYTES_MAX,
@@ -18,12 +19,13 @@ from vault.model import (
     run_bytes,
 )
 from vault.ports.records import BlobRow
+from vault.sealing import rows
 from vault.sealing.payload import content_hash, seal, seal_stream
-from vault.sessions.log import JSON, RAW, Log
+from vault.sessions.log import JSON, RAW, STREAM, Log
 
 if TYPE_CHECKING:
     from vault.model import NewEvent
-    from vault.ports.records import SessionRow
+    from vault.ports.records import Reader, SessionRow
     from vault.sealing.keys import EpochKeys
 
 #: Sealed payloads up to here stand in the database; larger ones in the blob area.
@@ -44,7 +46,7 @@ class Prepared(NamedTuple):
     meta: dict[str, Any]
     sealed_meta: bytes | None
     content: int
-    body: bytes | None
+    body: bytes
     blob: BlobRow
 
 
@@ -62,33 +64,67 @@ def prepare(log: Log, session: SessionRow, keys: EpochKeys, new: NewEvent) -> Pr
     sealed_meta = None
     if meta:
         sealed_meta = seal(keys.payload, keys.context(b"meta"), canonical_json(meta), log.sealing)
-    body: bytes | None = None
-    if new.raw is None:
-        body = json_bytes(new.payload)
-    elif new.payload is not None:
-        raise InvalidInput("give either payload or raw, not both")
-    elif isinstance(new.raw, bytes):
-        body = new.raw
-    if body is not None and len(body) > JSON_BYTES_MAX:
-        raise LimitExceeded(
-            f"a payload holds at most {JSON_BYTES_MAX} bytes; send larger ones as a stream (raw=file)"
-        )
-    if body is not None:
-        blob = _sealed_blob(log, session, keys, body)
-    elif hasattr(new.raw, "read"):
-        blob = _streamed_blob(log, session, keys, new.raw)  # type: ignore[arg-type]
+    body, stream = _body(new)
+    if stream is not None:
+        blob = _streamed_blob(log, session, keys, stream)
     else:
-        raise InvalidInput("raw is bytes, or a binary file to read from")
+        blob = _sealed_blob(log, session, keys, body)
     return Prepared(
         new=new,
         event_id=event_bytes(new.event_id) if new.event_id is not None else None,
         run_id=run_bytes(new.run) if new.run is not None else None,
         meta=meta,
         sealed_meta=sealed_meta,
-        content=JSON if new.raw is None else RAW,
+        content=JSON
+        if new.raw is None
+        else RAW
+        if stream is None and len(body) <= EAGER_BYTES_MAX
+        else STREAM,
         body=body,
         blob=blob,
     )
+
+
+def _body(new: NewEvent) -> tuple[bytes, BinaryIO | None]:
+    """The payload's bytes; or, for a stream that is longer than its first chunk, the stream."""
+    if new.raw is None:
+        body = json_bytes(new.payload)
+    elif new.payload is not None:
+        raise InvalidInput("give either payload or raw, not both")
+    elif isinstance(new.raw, bytes):
+        body = new.raw
+    elif hasattr(new.raw, "read"):
+        return _begun(new.raw)
+    else:
+        raise InvalidInput("raw is bytes, or a binary file to read from")
+    if len(body) > JSON_BYTES_MAX:
+        raise LimitExceeded(
+            f"a payload holds at most {JSON_BYTES_MAX} bytes; send larger ones as a stream (raw=file)"
+        )
+    return body, None
+
+
+def _begun(source: BinaryIO) -> tuple[bytes, BinaryIO | None]:
+    first = b""
+    while len(first) <= EAGER_BYTES_MAX:
+        chunk = source.read(EAGER_BYTES_MAX + 1 - len(first))
+        if not isinstance(chunk, bytes):
+            raise InvalidInput("raw is a file that is opened for text; open it for bytes (mode rb)")
+        if not chunk:
+            return first, None  # short, so the same as the same bytes given whole
+        first += chunk
+    return b"", cast("BinaryIO", _Rejoined(first, source))
+
+
+class _Rejoined:
+    """A stream with what was read of it put back."""
+
+    def __init__(self, first: bytes, source: BinaryIO) -> None:
+        self._first, self._source = first, source
+
+    def read(self, size: int) -> bytes:
+        first, self._first = self._first[:size], self._first[size:]
+        return first or self._source.read(size)
 
 
 def _checked_meta(new: NewEvent) -> dict[str, Any]:
@@ -117,7 +153,7 @@ def _sealed_blob(log: Log, session: SessionRow, keys: EpochKeys, body: bytes) ->
         hasher.update(body)
         content_id = hasher.digest()
         if len(body) >= _LOOK_FIRST_BYTES:
-            repeat = _repeat(log, session, content_id)
+            repeat = _repeat(log, session, keys, content_id)
             if repeat is not None:
                 return repeat
     sealed = seal(keys.payload, keys.context(b"payload"), body, log.sealing)
@@ -127,7 +163,8 @@ def _sealed_blob(log: Log, session: SessionRow, keys: EpochKeys, body: bytes) ->
         with log.blobs.upload() as upload:
             upload.file.write(sealed)
             upload.keep(address)
-    return BlobRow(0, session.no, session.epoch, content_id, address, len(sealed), inline)
+    blob = BlobRow(0, session.no, session.epoch, content_id, address, len(sealed), inline, b"")
+    return blob._replace(mac=rows.blob_mac(keys.mac, session.session_id, blob)) if content_id else blob
 
 
 def _streamed_blob(log: Log, session: SessionRow, keys: EpochKeys, source: BinaryIO) -> BlobRow:
@@ -142,7 +179,7 @@ def _streamed_blob(log: Log, session: SessionRow, keys: EpochKeys, source: Binar
             how=log.sealing,
         )
         # A repeat's own sealed copy is thrown away with the upload.
-        repeat = _repeat(log, session, sealed.content_id)
+        repeat = _repeat(log, session, keys, sealed.content_id)
         if repeat is not None:
             return repeat
         inline = None
@@ -151,9 +188,25 @@ def _streamed_blob(log: Log, session: SessionRow, keys: EpochKeys, source: Binar
             inline = upload.file.read()
         else:
             upload.keep(sealed.address)
-        return BlobRow(0, session.no, session.epoch, sealed.content_id, sealed.address, sealed.size, inline)
+        known = (sealed.content_id, sealed.address, sealed.size)
+        blob = BlobRow(0, session.no, session.epoch, *known, inline, b"")
+        return blob._replace(mac=rows.blob_mac(keys.mac, session.session_id, blob))
 
 
-def _repeat(log: Log, session: SessionRow, content_id: bytes) -> BlobRow | None:
+def _repeat(log: Log, session: SessionRow, keys: EpochKeys, content_id: bytes) -> BlobRow | None:
     with log.records.snapshot() as reader:
-        return reader.blob(session.no, session.epoch, content_id)
+        return repeat_of(reader, session, keys, content_id)
+
+
+def repeat_of(reader: Reader, session: SessionRow, keys: EpochKeys, content_id: bytes) -> BlobRow | None:
+    """The stored blob of the same content in this session; the log will commit to it, so it is verified.
+
+    Raises:
+        Tampered: the database answered with another content's blob.
+    """
+    blob = reader.blob(session.no, session.epoch, content_id)
+    if blob is not None:
+        rows.check(rows.blob_mac(keys.mac, session.session_id, blob), blob.mac, "a blob's row")
+        if (blob.content_id, blob.epoch) != (content_id, session.epoch):
+            raise Tampered("the database answered with another content's blob")
+    return blob

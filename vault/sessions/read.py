@@ -21,6 +21,7 @@ from vault.ports.records import EventsQuery
 from vault.sealing import rows
 from vault.sessions.log import check_event, check_session, decode_event, decode_tails, epoch_keys
 from vault.sessions.runs import proven_count
+from vault.sessions.witness import head_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -79,6 +80,7 @@ def view(log: Log, grant: Grant, session_id: bytes, reader: Reader, expected: He
     """
     row = reader.session(session_id, grant.tenant.tenant_id, grant.owner)
     row = check_session(log, grant, reader, session_id, row, expected)
+    log.witness.saw([head_of(row)])
     if next(reader.scan("event_behind", session_no=row.no, seq=row.head_seq), None):
         raise Tampered("an event stands behind the session's newest one: it is forged")
     return View(reader=reader, row=row, keys=epoch_keys(log, grant, session_id, row.epoch))

@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from vault.errors import RolledBack, Tampered
+from vault.sealing import rows
 from vault.sealing.notes import Head
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 def head_of(row: SessionRow) -> Head:
     """The head that a session row states."""
-    return Head(row.session_id, row.version, row.head_seq, row.head_chain)
+    whose = rows.whose(row.session_id, row.tenant_id, row.owner, row.external)
+    return Head(row.session_id, row.version, row.head_seq, row.head_chain, whose)
 
 
 class Witness:
@@ -42,6 +44,8 @@ class Witness:
     def check(self, expected: Head | None, row: SessionRow, chain_at: Callable[[int], bytes | None]) -> None:
         """Refuse a head that does not extend what was expected before the snapshot was taken.
 
+        It is not remembered here: inside a write transaction it may never be committed.
+
         Args:
             expected: from ``expected``, before the snapshot began.
             row: the stored session row, its MAC verified.
@@ -62,4 +66,3 @@ class Witness:
             )
             if (before is not None and before != expected.chain) or (before is None and expected.seq):
                 raise Tampered("a session's history is not the one that was seen before")
-        self.saw([head])

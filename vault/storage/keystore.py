@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from vault.errors import Tampered
 from vault.ports.keys import KeyRow
 from vault.storage.statements import STATEMENTS
 
@@ -54,6 +55,8 @@ class SqlKeyStore:
         """Vault id, provider and the provider's record; None in a file that holds no keys yet."""
         with self._database.snapshot() as connection:
             found: tuple[bytes, str, bytes] | None = connection.execute(STATEMENTS["root_row"]).fetchone()
+        if found is not None and not all(map(isinstance, found, (bytes, str, bytes))):
+            raise Tampered("keys.db holds a value of the wrong kind; restore it from its backup")
         return found
 
     def keep_root(self, vault_id: bytes, provider: str, record: bytes) -> None:

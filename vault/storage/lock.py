@@ -87,7 +87,15 @@ class FairLock:
                     got.set()
 
         threading.Thread(target=wait, name="vault-lock", daemon=True).start()
-        got.wait(self._deadline)
+        try:
+            got.wait(self._deadline)
+        except BaseException:
+            # Interrupted, for example by Ctrl-C: nobody will use the lock, so it must not be kept.
+            with state:
+                if got.is_set():
+                    os.close(descriptor)
+                gave_up.set()
+            raise
         with state:
             if not got.is_set():
                 gave_up.set()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from vault.ports.records import BlobRow, EventRow, EventsQuery, RunRow, SessionRow, VaultRow
+from vault.errors import Tampered
+from vault.ports.records import BlobRow, EventRow, EventsQuery, RunRow, SessionRow, VaultRow, is_sound
 from vault.storage.statements import STATEMENTS, ordered
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from vault.storage.sqlite import Database
 
+R = TypeVar("R", bound=tuple[Any, ...])
 T = TypeVar("T")
 
 #: Session rows of this process's own last commits; under 1 KiB each.
@@ -34,19 +36,19 @@ class SqlReader:
     def vault(self) -> VaultRow | None:
         """The vault's own row."""
         row = self._execute(STATEMENTS["vault_row"]).fetchone()
-        return row and VaultRow._make(row)
+        return row and _sound(VaultRow._make(row))
 
     def session(self, session_id: bytes, tenant_id: bytes, owner: bytes) -> SessionRow | None:
         """The session of this tenant and owner."""
         parameters = {"session_id": session_id, "tenant_id": tenant_id, "owner": owner}
         row = self._execute(STATEMENTS["session"], parameters).fetchone()
-        return row and SessionRow._make(row)
+        return row and _sound(SessionRow._make(row))
 
     def session_by_external(self, external: bytes, tenant_id: bytes, owner: bytes) -> SessionRow | None:
         """The owner's session under an external id's blind index."""
         parameters = {"external": external, "tenant_id": tenant_id, "owner": owner}
         row = self._execute(STATEMENTS["session_by_external"], parameters).fetchone()
-        return row and SessionRow._make(row)
+        return row and _sound(SessionRow._make(row))
 
     def sessions(
         self, tenant_id: bytes, owner: bytes, *, label: bytes | None, before: tuple[int, int, int], limit: int
@@ -57,7 +59,7 @@ class SqlReader:
         parameters |= {"used_hour": before[0], "updated_us": before[1], "no": before[2]}
         if label is not None:
             parameters["label"] = label
-        return [SessionRow._make(row) for row in self._execute(STATEMENTS[name], parameters)]
+        return [_sound(SessionRow._make(row)) for row in self._execute(STATEMENTS[name], parameters)]
 
     def events(self, query: EventsQuery) -> list[EventRow]:
         """Events with the bodies that the database holds."""
@@ -95,7 +97,7 @@ class SqlReader:
             parameters = {"session_no": session_no, "seq": middle}
             found = self._execute(STATEMENTS["recorded_at"], parameters).fetchone()
             # A missing row counts as early: the read that follows then meets the gap and refuses it.
-            if found is None or found[0] < recorded_us:
+            if found is None or not isinstance(found[0], int) or found[0] < recorded_us:
                 low = middle + 1
             else:
                 high = middle
@@ -105,12 +107,12 @@ class SqlReader:
         """A blob by its content id, without its body."""
         parameters = {"session_no": session_no, "epoch": epoch, "content_id": content_id}
         row = self._execute(STATEMENTS["blob_by_content"], parameters).fetchone()
-        return row and BlobRow._make(row)
+        return row and _sound(BlobRow._make(row))
 
     def run(self, session_no: int, run_id: bytes) -> RunRow | None:
         """The kept count of a run."""
         row = self._execute(STATEMENTS["run"], {"session_no": session_no, "run_id": run_id}).fetchone()
-        return row and RunRow._make(row)
+        return row and _sound(RunRow._make(row))
 
     def scan(self, statement: str, **parameters: Any) -> Iterator[tuple[Any, ...]]:
         """Rows of a named maintenance statement."""
@@ -202,6 +204,10 @@ class SqlRecords:
             raise
         return result
 
+    def damage(self) -> list[str]:
+        """What the database itself finds wrong with its file."""
+        return self._database.damage()
+
     def commits(self) -> int:
         """Commits of this process so far."""
         return self._database.commits()
@@ -222,6 +228,15 @@ class SqlRecords:
             self._known.pop(next(iter(self._known)), None)
 
 
+def _sound(row: R) -> R:
+    if not is_sound(row):
+        raise Tampered("the database holds a value of the wrong kind")
+    return row
+
+
 def _event_row(row: tuple[Any, ...]) -> EventRow:
     event, shared = EventRow._make(row[:_EVENT_COLUMNS]), row[_EVENT_COLUMNS]
+    # The other columns are under the row's MAC, or not used.
+    if not isinstance(event.body if shared is None else shared, bytes | None):
+        raise Tampered("the database holds a value of the wrong kind")
     return event if shared is None else event._replace(body=shared)

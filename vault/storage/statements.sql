@@ -84,13 +84,13 @@ VALUES (:session_no, :seq, :event_id, :given_id, :type, :level, :recorded_us, :r
 
 -- name: add_blob
 -- A sealed payload; its number comes back.
-INSERT INTO blobs (session_no, epoch, content_id, address, size, body)
-VALUES (:session_no, :epoch, :content_id, :address, :size, :body)
+INSERT INTO blobs (session_no, epoch, content_id, address, size, body, mac)
+VALUES (:session_no, :epoch, :content_id, :address, :size, :body, :mac)
 RETURNING no;
 
 -- name: blob_by_content
 -- The stored repeat of a payload within its session and epoch.
-SELECT no, session_no, epoch, content_id, address, size, NULL
+SELECT no, session_no, epoch, content_id, address, size, NULL, mac
 FROM blobs
 WHERE session_no = :session_no AND epoch = :epoch AND content_id = :content_id;
 
@@ -185,7 +185,7 @@ LIMIT :limit;
 
 -- name: all_heads
 -- Every session's head, to compare with the ledger.
-SELECT no, session_id, version, head_seq, head_chain FROM sessions ORDER BY no;
+SELECT no, session_id, version, head_seq, head_chain, tenant_id, owner, external FROM sessions ORDER BY no;
 
 -- name: chain_at
 -- The chain value at a place of a session's log.
@@ -209,7 +209,7 @@ FROM events WHERE session_no = :session_no ORDER BY seq;
 
 -- name: all_blobs_of_session
 -- Every blob of a session, for verification.
-SELECT no, session_no, epoch, content_id, address, size, body
+SELECT no, session_no, epoch, content_id, address, size, body, mac
 FROM blobs WHERE session_no = :session_no ORDER BY no;
 
 -- name: all_runs_of_session

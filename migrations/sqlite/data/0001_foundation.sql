@@ -50,7 +50,8 @@ CREATE TABLE blobs (
     content_id BLOB    NOT NULL,                -- keyed hash: repeats within a session are stored once
     address    BLOB    NOT NULL,                -- SHA-256 of the sealed bytes
     size       INTEGER NOT NULL,
-    body       BLOB                             -- sealed; NULL when it stands in the blob area
+    body       BLOB,                            -- sealed; NULL when it stands in the blob area
+    mac        BLOB    NOT NULL                 -- a repeat is found by content_id: it must be the right one
 ) STRICT;
 
 CREATE UNIQUE INDEX blobs_by_content ON blobs (session_no, epoch, content_id);

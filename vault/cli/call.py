@@ -1,0 +1,203 @@
+"""What commands have in common: the options that every one takes, the vault they open, whose sessions."""
+
+from __future__ import annotations
+
+import getpass
+import inspect
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
+
+import typer
+
+import vault
+from vault.errors import InvalidInput, KeyUnavailable, NotFound
+from vault.model import Principal
+
+if TYPE_CHECKING:
+    from vault.sessions.service import Sessions
+    from vault.sessions.session import Session
+    from vault.wiring import Access, Vault
+
+PASSPHRASE: Final = "SESSION_VAULT_PASSPHRASE"  # noqa: S105 - the variable's name
+NEW_PASSPHRASE: Final = "SESSION_VAULT_NEW_PASSPHRASE"  # noqa: S105 - the same
+DEFAULT_VAULT: Final = Path("my.vault")
+LATEST: Final = "latest"
+
+SessionArgument = Annotated[
+    str, typer.Argument(metavar="SESSION", help="A session's full id, or `latest`: the active one used last.")
+]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", min=1, metavar="N", help="At most so many events.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One call of a command; each field is an option of it."""
+
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write JSON to standard output, and nothing else there.")
+    ] = False
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show where in the program an unexpected error arose.")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class VaultCall(Call):
+    """A call that works on a vault."""
+
+    place: Annotated[
+        Path,
+        typer.Option("--vault", "-V", metavar="PATH", envvar="SESSION_VAULT", help="The vault's directory."),
+    ] = DEFAULT_VAULT
+
+    def opened(self) -> Vault:
+        """The vault; a context manager that closes it.
+
+        Raises:
+            NotFound: there is none; the message says how to name or make one.
+            VaultError: as ``Vault.open``.
+        """
+        if not (self.place / "vault.toml").exists():
+            where = "at ./my.vault" if self.place == DEFAULT_VAULT else "at the path given"
+            raise NotFound(f"there is no vault {where}; name yours with --vault, or make one with init")
+        return vault.Vault.open(self.place, passphrase=ask_passphrase)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnerCall(VaultCall):
+    """A call that works on somebody's sessions."""
+
+    tenant: Annotated[
+        str,
+        typer.Option(
+            "--tenant",
+            metavar="NAME",
+            envvar="SESSION_VAULT_TENANT",
+            help="Whose sessions: the tenant (organisation or product) they belong to.",
+        ),
+    ] = field(default="default", repr=False)
+    subject: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            metavar="SUBJECT",
+            envvar="SESSION_VAULT_SUBJECT",
+            help="Whose sessions: the person in that tenant who owns them.",
+        ),
+    ] = field(default="owner", repr=False)
+
+    def access(self, opened: Vault) -> Access:
+        """What that person reaches in an opened vault."""
+        return opened.access(Principal(tenant=self.tenant, subject=self.subject))
+
+    @contextmanager
+    def sessions(self) -> Iterator[Sessions]:
+        """That person's sessions, while the vault is open."""
+        with self.opened() as opened:
+            yield self.access(opened).sessions
+
+    @contextmanager
+    def session(self, named: str) -> Iterator[Session]:
+        """One of them, by id or as ``latest``.
+
+        Raises:
+            NotFound: there is none; another person's answers alike.
+        """
+        with self.sessions() as sessions:
+            yield latest(sessions) if named == LATEST else sessions.resume(named)
+
+
+def latest(sessions: Sessions) -> Session:
+    """The active session used last.
+
+    Raises:
+        NotFound: there is none.
+    """
+    try:
+        return sessions.latest()
+    except NotFound:
+        raise NotFound("this tenant and subject have no active session") from None
+
+
+def command(app: typer.Typer, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a function as a command; the fields of its first parameter's class become options of it."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        first, *own = inspect.signature(function, eval_str=True).parameters.values()
+        kind, hints = first.annotation, get_type_hints(first.annotation, include_extras=True)
+        names = [option.name for option in fields(kind)]
+
+        def called(**values: Any) -> None:
+            call = kind(**{name: values.pop(name) for name in names})
+            function(call, **values)
+
+        shared = [
+            inspect.Parameter(
+                option.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=option.default,
+                annotation=hints[option.name],
+            )
+            for option in fields(kind)
+        ]
+        parameters = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in own] + shared
+        called.__doc__ = function.__doc__
+        called.__annotations__ = {item.name: item.annotation for item in parameters}
+        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        app.command(name)(called)
+        return function
+
+    return register
+
+
+def ask_passphrase() -> str:
+    """The vault's passphrase: from the environment, or asked for on the terminal.
+
+    Raises:
+        KeyUnavailable: there is neither.
+    """
+    given = os.environ.get(PASSPHRASE)
+    if given:
+        return given
+    return _prompted("Passphrase: ", PASSPHRASE)
+
+
+def ask_new_passphrase(variable: str) -> str:
+    """A passphrase to set: from the environment, or asked for twice.
+
+    Raises:
+        KeyUnavailable: there is neither environment nor terminal.
+        InvalidInput: the two that were typed differ.
+    """
+    given = os.environ.get(variable)
+    if given:
+        return given
+    first = _prompted("New passphrase: ", variable)
+    if _prompted("The same again: ", variable) != first:
+        raise InvalidInput("the two passphrases differ; nothing was changed")
+    return first
+
+
+def _prompted(prompt: str, variable: str) -> str:
+    refused = f"a passphrase is needed: set {variable}, or run this on a terminal to be asked for it"
+    if not sys.stderr.isatty():
+        raise KeyUnavailable(refused)
+    try:
+        with warnings.catch_warnings():
+            # Where the terminal cannot hide what is typed, nothing is typed.
+            warnings.simplefilter("error", getpass.GetPassWarning)
+            return getpass.getpass(prompt, sys.stderr)
+    except (getpass.GetPassWarning, EOFError):
+        sys.stderr.write("\n")
+        raise KeyUnavailable(refused) from None
+    except KeyboardInterrupt:
+        sys.stderr.write("\n")
+        raise
