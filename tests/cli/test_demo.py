@@ -1,0 +1,120 @@
+"""The demonstration holds, can fail, and leaves nothing behind."""
+
+import json
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from vault.cli import at_rest, demo
+
+SAMPLE = Path(__file__).parents[2] / "vault" / "_sample" / "support-conversation.jsonl"
+
+
+def test_the_demonstration_holds_in_one_screen_and_leaves_nothing_behind(start, place, tmp_path):
+    """K1, K4, L2, L3, L12, O1."""
+    (tmp_path / "temporary").mkdir()
+    env = {"TMPDIR": str(tmp_path / "temporary"), "COLUMNS": "80", "SESSION_VAULT": "elsewhere"}
+    process = start("demo", env=env)
+    out, err = process.communicate(timeout=120)
+    lines = out.decode().splitlines()
+    assert (process.returncode, err) == (0, b"")
+    assert len(lines) <= 40
+    assert all(len(line) <= 80 for line in lines)
+    assert [line[:2] for line in lines if line[:1].isdigit()] == [f"{number}." for number in range(1, 9)]
+    assert not any("DOES NOT HOLD" in line for line in lines)
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert list(place.iterdir()) == []
+    assert not (tmp_path / "state").exists()
+
+
+def test_every_step_says_what_was_seen(call):
+    done = call("demo", "--json")
+    assert done.code == 0
+    assert done.document["holds"]
+    seen = [step["evidence"] for step in done.document["steps"]]
+    assert len(seen) == 8
+    found, wanted = [int(word) for word in seen[6].split() if word.isdigit()][:2]
+    assert found == wanted > 40
+    assert seen[6].endswith(": 0")
+    assert "there is no such session" in seen[4]
+    assert "payload" in seen[7]
+
+
+def test_what_is_kept_can_be_looked_at(call, place, monkeypatch):
+    assert call("demo", "--keep", "kept").code == 0
+    monkeypatch.setenv("XDG_STATE_HOME", str(place / "kept" / "state"))
+    monkeypatch.setenv("SESSION_VAULT", str(place / "kept" / "demo.vault"))
+    who = ["--tenant", "Tidewater Kettles", "--as", "Ottoline Quarrenby"]
+    assert len(call("sessions", "--json", *who).document["sessions"]) == 2
+    assert call("verify").code == 0
+    assert call("verify", "--vault", "kept/damaged-copy.vault").code == 4
+    done = call("demo", "--keep", "kept")
+    assert done.code == 2
+
+
+@pytest.mark.parametrize(
+    ("broken", "claims"),
+    [
+        pytest.param(
+            {"_verified": lambda *_: {"ok": True}, "readable": lambda *_: set()}, [7, 8], id="finds-nothing"
+        ),
+        pytest.param(
+            {
+                "_child": lambda *_: CompletedProcess([], 0, b"{}", b""),
+                "_refusal": lambda sessions, asked: asked,
+                "readable": lambda texts, _: set(texts),
+                "_refuses_to_read": lambda *_: False,
+            },
+            [3, 5, 7, 8],
+            id="refuses-nothing",
+        ),
+    ],
+)
+def test_a_claim_that_does_not_hold_is_said_and_ends_with_1(call, monkeypatch, broken, claims):
+    for name, part in broken.items():
+        monkeypatch.setattr(demo, name, part)
+    done = call("demo", "--json")
+    assert done.code == 1
+    assert not done.document["holds"]
+    assert [step["step"] for step in done.document["steps"] if not step["holds"]] == claims
+
+
+def test_a_claim_that_does_not_hold_stands_out(capsys):
+    steps = demo._Steps(quiet=False)
+    steps.say(True, "It holds.", "seen")
+    steps.say(False, "It does not.", "not seen")
+    assert capsys.readouterr().out == "1. It holds.\n   seen\n2. It does not.\n   DOES NOT HOLD: not seen\n"
+    assert not steps.hold
+
+
+def test_the_search_finds_every_string_of_the_sample_in_the_sample():
+    """K1: a search that finds nothing proves nothing unless it can find."""
+    wanted = at_rest.strings(json.loads(SAMPLE.read_bytes()))
+    assert len(wanted) > 40
+    assert at_rest.readable(wanted, [SAMPLE]) == wanted
+    assert "ottoline.quarrenby@example.org" in wanted
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param('café "quoted"\n', id="plain"),
+        pytest.param(json.dumps('café "quoted"\n'), id="json-ascii"),
+        pytest.param(json.dumps('café "quoted"\n', ensure_ascii=False), id="json"),
+        pytest.param(json.dumps(json.dumps('café "quoted"\n', ensure_ascii=False)), id="json-in-json"),
+    ],
+)
+def test_a_planted_string_is_found_however_it_is_written(tmp_path, content):
+    """K1."""
+    (tmp_path / "file").write_bytes(b"\x00\xff" + content.encode() + b"\x00")
+    assert at_rest.readable({'café "quoted"\n', "something else"}, at_rest.below(tmp_path)) == {
+        'café "quoted"\n'
+    }
+
+
+def test_strings_are_collected_through_json_in_strings_and_without_words_of_the_format():
+    document = [
+        {"role": "assistant", "content": '{"inner": "inside"}', "short": "abc", "broken": "{not json"}
+    ]
+    assert at_rest.strings(document) == {'{"inner": "inside"}', "inside", "{not json"}
