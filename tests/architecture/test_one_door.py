@@ -1,0 +1,144 @@
+"""There is one door: one place makes Grants, every use case takes one, no query forgets whose it is."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from vault.storage.statements import STATEMENTS
+
+ROOT = Path(__file__).resolve().parents[2]
+SESSIONS = ROOT / "vault" / "sessions"
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+#: On sessions, without an owner: checkpoints and verification of the whole vault, which show nothing of a
+#: session to anybody but hashes and counts, and writes to a row that was found by its owner just before.
+WITHOUT_OWNER = {
+    "all_heads": "every head, for a checkpoint",
+    "all_sessions": "every row, for verification and checkpoints",
+    "stray_rows": "rows of no session, for verification",
+    "add_session": "states its owner",
+    "advance_session": "compare-and-set of a row that was found by its owner",
+    "move_session": "the same, for every field",
+    "move_session_in_list": "the same row, right after",
+}
+#: On what belongs to a session, without naming the session: the same walks over everything.
+WITHOUT_SESSION = {"stray_rows", "add_event", "add_blob", "add_label", "keep_run"}
+
+
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def calls(tree, name):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = node.func
+            if isinstance(called, ast.Name | ast.Attribute) and name == getattr(
+                called, "attr", getattr(called, "id", None)
+            ):
+                yield node
+
+
+def public_functions(tree):
+    return [node for node in tree.body if isinstance(node, FUNCTION) and not node.name.startswith("_")]
+
+
+def methods(tree, class_name):
+    (found,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == class_name]
+    for node in found.body:
+        if isinstance(node, FUNCTION) and not node.name.startswith("_") and not node.decorator_list:
+            yield node
+
+
+def annotations(function):
+    arguments = function.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    return {ast.unparse(argument.annotation) for argument in every if argument.annotation}
+
+
+def test_grants_are_made_at_the_door_only():
+    """O1, invariant 8"""
+    modules = (ROOT / "vault").rglob("*.py")
+    makers = {str(path.relative_to(ROOT)) for path in modules if any(calls(parsed(path), "Grant"))}
+    assert makers == {"vault/access/door.py"}
+
+
+def test_a_grant_is_made_only_after_the_decision_allowed_it():
+    """O1, invariant 8"""
+    (door,) = methods(parsed(ROOT / "vault" / "access" / "door.py"), "Door")
+    (made,) = calls(door, "Grant")
+    (decided,) = calls(door, "decide")
+    refused = [node for node in ast.walk(door) if isinstance(node, ast.Raise)]
+    assert decided.lineno < refused[0].lineno < made.lineno
+
+
+@pytest.mark.parametrize("path", [pytest.param(p, id=p.name) for p in sorted(SESSIONS.glob("*.py"))])
+def test_every_use_case_that_touches_the_log_takes_a_grant_or_what_a_grant_gave(path):
+    """O1, invariants 8 and 16: an event's row is sealed, and comes from a view"""
+    for function in public_functions(parsed(path)):
+        kinds = annotations(function)
+        if "Log" in kinds:
+            assert kinds & {"Grant", "View", "EpochKeys", "EventRow"}, f"{path.name}: {function.name}"
+
+
+@pytest.mark.parametrize(("module", "name"), [("service.py", "Sessions"), ("session.py", "Session")])
+def test_every_call_of_the_face_goes_through_the_door(module, name):
+    """O1, invariant 8: a handle is not a permission"""
+    found = list(methods(parsed(SESSIONS / module), name))
+    public = {method.name for method in found}
+    assert len(found) >= 5
+    for method in found:
+        through = {getattr(call.func, "attr", "") for call in ast.walk(method) if isinstance(call, ast.Call)}
+        assert "_authorise" in through or through & (public - {method.name}), f"{name}.{method.name}"
+
+
+def tables(statement):
+    return set(re.findall(r"\b(?:FROM|JOIN|INTO|UPDATE)\s+(\w+)", statement)) - {"SET"}
+
+
+def binds(statement, column):
+    """Whether a statement takes only rows with a given value of the column."""
+    condition = statement.partition("WHERE")[2]
+    return re.search(rf"\b{column} = :{column}\b", condition) and " OR " not in condition
+
+
+def test_no_statement_finds_a_session_without_its_tenant_and_owner():
+    """O1, O4, invariant 8"""
+    unowned = {
+        name
+        for name, text in STATEMENTS.items()
+        if "sessions" in tables(text) and not (binds(text, "tenant_id") and binds(text, "owner"))
+    }
+    assert unowned == WITHOUT_OWNER.keys()
+
+
+def test_no_statement_finds_an_event_blob_or_label_without_its_session():
+    """O1, invariant 8"""
+    unbound = {
+        name
+        for name, text in STATEMENTS.items()
+        if tables(text) & {"events", "blobs", "runs", "labels"}
+        and "sessions" not in tables(text)
+        and not binds(text, "session_no")
+    }
+    assert unbound | {"stray_rows"} == WITHOUT_SESSION
+
+
+def test_no_statement_finds_an_owners_key_without_the_owner():
+    """O1, invariant 16"""
+    unowned = {
+        name for name, text in STATEMENTS.items() if "keys" in tables(text) and not binds(text, "owner")
+    }
+    assert unowned == {"add_key", "key_exists", "all_keys"}
+
+
+def test_statements_are_run_nowhere_but_in_storage():
+    """Invariant 8"""
+    users = {
+        path.relative_to(ROOT / "vault").parts[0]
+        for path in (ROOT / "vault").rglob("*.py")
+        if any(calls(parsed(path), "execute")) or "STATEMENTS" in path.read_text(encoding="utf-8")
+    }
+    assert users == {"storage"}

@@ -1,0 +1,77 @@
+"""A vault in a directory of its own, whose ledger this machine remembers in a directory of its own too."""
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vault import Principal, Vault
+
+ROOT = Path(__file__).resolve().parents[2]
+ALICE = Principal(tenant="acme", subject="alice")
+
+
+@pytest.fixture(autouse=True)
+def _state_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def place(tmp_path):
+    return tmp_path / "vault"
+
+
+@pytest.fixture
+def vault(place):
+    # NORMAL: what these tests check does not depend on the power; tests/crash runs with FULL.
+    with Vault.create(place, settings={"synchronous": "NORMAL"}) as opened:
+        yield opened
+
+
+@pytest.fixture
+def alice(vault):
+    return vault.access(ALICE).sessions
+
+
+@pytest.fixture
+def session(alice):
+    return alice.create(title="August sales")
+
+
+class Ticks:
+    """A clock that moves by hand."""
+
+    def __init__(self, now_us: int) -> None:
+        self.now = now_us
+
+    def now_us(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Ticks(1_800_000_000_000_000)
+
+
+@pytest.fixture
+def as_raw():
+    """What ``raw`` takes: bytes as they are, or a binary stream of them."""
+    return lambda form, body: body if form == "bytes" else io.BytesIO(body)
+
+
+@pytest.fixture
+def python():
+    """Starts a program in a process of its own; what still runs at the end of the test is killed."""
+    started = []
+
+    def start(program, *arguments, **options):
+        command = [sys.executable, "-c", program, *map(str, arguments)]
+        started.append(subprocess.Popen(command, cwd=ROOT, text=True, **options))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,182 @@
+"""What was planted in the files is never vouched for by the vault's own next write (K2, K4)."""
+
+# ruff: noqa: S608 - names in the statements are the tests' own
+
+import contextlib
+
+import pytest
+
+from tests.security import surgery
+from tests.security.specimen import ALICE, Specimen, closed, made
+from vault import Vault, new_event_id
+from vault.errors import Conflict, KeyUnavailable, Tampered
+from vault.ports.records import SessionRow
+
+LONG = {"text": "a long payload, stored once however often it comes " + "x" * 3_000}
+OTHER = {"text": "another long payload, which says something else " + "y" * 3_000}
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    home = tmp_path_factory.mktemp("original")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(home / "state"))
+        return made(home)
+
+
+@pytest.fixture
+def specimen(original, tmp_path):
+    return original.copied(tmp_path)
+
+
+def victim_of(vault: Vault, specimen: Specimen):
+    return vault.access(ALICE).sessions.resume(specimen.victim)
+
+
+def exchange(connection, columns, one, two):
+    """Two rows of `blobs` exchange some columns."""
+    query = "SELECT * FROM blobs WHERE no = ?"
+    rows = [surgery.rows_as_dicts(connection, query, no)[0] for no in (one, two)]
+    surgery.update(connection, "blobs", {"no": one}, content_id=bytes(16))  # unique, all the time
+    for no, other in zip((two, one), rows, strict=True):
+        surgery.update(connection, "blobs", {"no": no}, **{name: other[name] for name in columns})
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [("content_id",), ("content_id", "mac"), ("address", "size", "body"), ("address", "size", "body", "mac")],
+    ids="+".join,
+)
+@pytest.mark.parametrize("streamed", [False, True], ids=["json", "stream"])
+def test_a_repeated_payload_never_becomes_another_one(columns, streamed, specimen, tmp_path):
+    """The index that finds repeats is in the tamperer's hands; the log must not commit to what it says."""
+    with Vault.open(specimen.place) as vault:
+        session = victim_of(vault, specimen)
+
+        def append(payload):
+            if not streamed:
+                return session.append("note.made", payload)
+            file = tmp_path / "stream"
+            file.write_text(repr(payload))
+            with file.open("rb") as source:
+                return session.append("note.made", raw=source)
+
+        first, second = append(LONG), append(OTHER)
+        assert append(LONG).payload_ref == first.payload_ref
+        with surgery.opened(specimen.place) as connection:
+            query = "SELECT blob_no FROM events WHERE session_no = ? AND seq = ?"
+            numbers = [
+                connection.execute(query, (specimen.no(connection), event.seq)).fetchone()[0]
+                for event in (first, second)
+            ]
+            exchange(connection, columns, *numbers)
+        for payload in (LONG, OTHER):
+            try:
+                event = append(payload)
+            except Tampered:
+                continue
+            with session.open(event) as file:
+                content = file.read()
+            assert content == (repr(payload).encode() if streamed else surgery.json_of(payload))
+
+
+def test_a_retried_append_is_not_answered_with_what_was_planted(specimen):
+    with Vault.open(specimen.place) as vault:
+        session = victim_of(vault, specimen)
+        event_id = new_event_id()
+        event = session.append("note.made", {"n": 1}, event_id=event_id)
+        with surgery.opened(specimen.place) as connection:
+            row = specimen.row(connection, event.seq)
+            body = surgery.flipped(row["body"], 70)
+            surgery.update(connection, "events", specimen.slot(connection, event.seq), body=body)
+        with pytest.raises(Tampered):
+            session.append("note.made", {"n": 1}, event_id=event_id)
+
+
+def test_a_retried_append_is_not_answered_with_another_event(specimen):
+    """The index of given ids leads to another event of the same session, genuine in itself."""
+    with contextlib.closing(Vault.open(specimen.place)) as vault:
+        session = victim_of(vault, specimen)
+        ids = [new_event_id(), new_event_id()]
+        events = [session.append("note.made", {"n": 1}, event_id=event_id) for event_id in ids]
+        with surgery.opened(specimen.place) as connection:
+            # A view in the table's place: the database may answer anything to anything.
+            columns = surgery.column_names(connection, "events")
+            shown = ", ".join("asked AS event_id" if name == "event_id" else f"e.{name}" for name in columns)
+            surgery.without_rules(connection, "events")
+            connection.execute("ALTER TABLE events RENAME TO genuine")
+            connection.execute("CREATE TABLE alias (asked, seq)")
+            asked = surgery.rows_as_dicts(
+                connection, "SELECT event_id, seq FROM genuine WHERE seq >= ? ORDER BY seq", events[0].seq
+            )
+            one, two = asked[-2:]
+            connection.execute("INSERT INTO alias VALUES (?, ?)", (two["event_id"], one["seq"]))
+            connection.execute(
+                f"CREATE VIEW events AS SELECT {shown} FROM genuine e JOIN alias a USING (seq)"
+            )
+        for call in (
+            lambda: session.append("note.made", {"n": 1}, event_id=ids[1]),
+            lambda: session.open(events[1]),
+            lambda: list(session.events(after=ids[1])),
+        ):
+            with pytest.raises(Tampered):
+                call()
+
+
+def test_a_changed_vault_row_is_not_signed_anew_by_the_next_checkpoint(specimen):
+    vault = Vault.open(specimen.place)
+    with surgery.opened(specimen.place) as connection:
+        connection.execute("UPDATE vault SET created_us = created_us + 1")
+    victim_of(vault, specimen).append("note.made", {"n": 1})
+    with pytest.raises(Tampered):
+        vault.close()
+    with pytest.raises(Tampered):
+        Vault.open(specimen.place)
+
+
+SESSION_COLUMNS = [name for name in SessionRow._fields if name != "no"]
+
+
+@pytest.mark.parametrize("column", SESSION_COLUMNS)
+def test_a_changed_session_row_is_refused_or_made_right_by_the_next_append(column, specimen):
+    """The process's own view is what an append builds on; what was planted does not get a MAC."""
+    vault = Vault.open(specimen.place)
+    session = victim_of(vault, specimen)
+    expected = [*session.events(), session.append("note.made", {"n": 1})]
+    with surgery.opened(specimen.place) as connection:
+        query = "SELECT * FROM sessions WHERE no = ?"
+        (row,) = surgery.rows_as_dicts(connection, query, specimen.no(connection))
+        surgery.update(connection, "sessions", {"no": row["no"]}, **{column: surgery.flipped(row[column])})
+    with contextlib.suppress(Tampered):
+        expected.append(session.append("note.made", {"n": 2}))
+    try:
+        read, title = list(session.events()), session.info().title
+    except (Tampered, KeyUnavailable):
+        read = None
+    closed(vault)
+    if read is not None:
+        assert (read, title) == (expected, "August sales")
+
+
+def test_a_run_whose_count_was_removed_is_not_counted_anew(specimen):
+    first = specimen.runs["first"]
+    with Vault.open(specimen.place) as vault:
+        session = victim_of(vault, specimen)
+        with surgery.opened(specimen.place) as connection:
+            connection.execute("DELETE FROM runs")
+        try:
+            session.append("note.made", {"n": 1}, run=first)
+        except Tampered:
+            return
+        with pytest.raises(Tampered):
+            list(session.events(run=first))
+
+
+def test_the_same_id_with_other_content_is_refused_even_when_the_stored_event_was_changed(specimen):
+    """L7"""
+    with Vault.open(specimen.place) as vault:
+        session = victim_of(vault, specimen)
+        event_id = new_event_id()
+        session.append("note.made", {"n": 1}, event_id=event_id)
+        with pytest.raises(Conflict):
+            session.append("note.made", {"n": 2}, event_id=event_id)
