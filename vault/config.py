@@ -81,7 +81,9 @@ def write(directory: Path, settings: Settings) -> None:
         pad=str(settings.pad).lower(),
     )
     try:
-        (directory / FILE).write_text(content, encoding="utf-8")
+        descriptor = os.open(directory / FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(content)
     except OSError:
         raise StorageUnavailable("the vault's directory cannot be written; check its permissions") from None
 

@@ -25,6 +25,7 @@ NAME_LENGTH_MAX: Final = 256  # tenant, subject, tool, external id, config, labe
 TITLE_LENGTH_MAX: Final = 1_000
 LABELS_MAX: Final = 32
 JSON_BYTES_MAX: Final = 64 * 2**20  # one JSON payload: it is held in memory whole, some three times over
+USAGE_BYTES_MAX: Final = 64 * 1024  # model parameters and token counts of one event
 STREAM_BYTES_MAX: Final = 16 * 2**30  # one streamed payload: two hours of audio is 1 GiB
 EAGER_BYTES_MAX: Final = 2**20  # raw payloads up to here come with the event; longer ones are streamed
 BATCH_MAX: Final = 1_000  # events in one append_many

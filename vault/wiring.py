@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from vault import config, keyring
 from vault.access.door import Door
-from vault.audit.anchor import FULL_EVERY, Anchor
+from vault.audit.anchor import FULL_EVERY, Anchor, History
 from vault.audit.verify import Verification
 from vault.clock import SystemClock
 from vault.errors import (
@@ -24,7 +24,7 @@ from vault.keyring import passphrase as passphrase_provider
 from vault.ports.records import VaultRow
 from vault.sealing import rows
 from vault.sealing.keys import KeyHierarchy
-from vault.sealing.notes import Signer
+from vault.sealing.notes import Author, Signer
 from vault.sealing.payload import Sealing
 from vault.sessions.log import Log
 from vault.sessions.service import Sessions
@@ -74,15 +74,10 @@ class Vault:
         self._records: SqlRecords
         self._keys: KeyHierarchy
         self._settings = config.read(directory)
-        for name in (_DATA, _KEYS):
-            if not (directory / name).is_file():
-                raise StorageUnavailable(
-                    f"{name} is missing from the vault's directory; restore it from a backup"
-                )
-        self._key_database = self._opened(_KEYS)
+        self._key_database = _database(directory, _KEYS, self._settings)
         try:
             self._store = SqlKeyStore(self._key_database)
-            self._database = self._opened(_DATA)
+            self._database = _database(directory, _DATA, self._settings)
             try:
                 self._assemble(given)
             except BaseException:
@@ -184,6 +179,43 @@ class Vault:
         self._check_open()
         return self._verification.run(self._anchor.history, without_keys=without_keys, progress=progress)
 
+    @staticmethod
+    def verify_without_keys(
+        path: str | Path,
+        *,
+        public_key: str | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Report:
+        """Check what needs no key, of a vault whose root key one does not have: hashes, chains, ledger.
+
+        Args:
+            path: the vault's directory.
+            public_key: the ledger's, in hexadecimal (``info`` shows it); without it nobody checks who signed.
+            progress: told (sessions done, sessions in all).
+
+        Raises:
+            NotFound: there is no vault in this directory.
+            InvalidInput: not a public key.
+        """
+        directory = Path(path).absolute()
+        settings = config.read(directory)
+        try:
+            public = None if public_key is None else bytes.fromhex(public_key)
+        except ValueError:
+            public = b""
+        if public is not None and len(public) != Signer.PUBLIC_BYTES:
+            raise InvalidInput(
+                "the ledger's public key is 64 hexadecimal digits; session-vault info shows it"
+            )
+        database = _database(directory, _DATA, settings)
+        try:
+            author = Author(f"session-vault/{settings.vault_id}", public)
+            history = History(author, FileLedger(directory / settings.ledger))
+            stores = Verification(SqlRecords(database), FileBlobs(directory / "blobs"), None)
+            return stores.run(history, without_keys=True, progress=progress)
+        finally:
+            database.close()
+
     def info(self) -> dict[str, Any]:
         """What this vault is and which weaker choices are in force, as JSON values."""
         self._check_open()
@@ -240,14 +272,6 @@ class Vault:
             if error is None:
                 raise
 
-    def _opened(self, name: str) -> Database:
-        return Database(
-            self._directory / name,
-            self._directory / _LOCK,
-            synchronous=self._settings.synchronous if name == _DATA else "FULL",
-            lock_seconds=self._settings.lock_seconds,
-        )
-
     def _assemble(self, given: Passphrase) -> None:
         migrate(self._key_database, "keys")
         found = self._store.root()
@@ -287,7 +311,7 @@ class Vault:
             appended=self._appended,
         )
         self._door, self._pending = Door(self._keys), 0
-        self._verification = Verification(self._log)
+        self._verification = Verification(self._records, self._log.blobs, self._keys)
 
     def _made_copies(self) -> tuple[list[FileLedger], bool]:
         places = [config.state_directory(self._settings.vault_id)]
@@ -326,3 +350,14 @@ class Vault:
     def _check_open(self) -> None:
         if self._closed:
             raise VaultClosed
+
+
+def _database(directory: Path, name: str, settings: config.Settings) -> Database:
+    if not (directory / name).is_file():
+        raise StorageUnavailable(f"{name} is missing from the vault's directory; restore it from a backup")
+    return Database(
+        directory / name,
+        directory / _LOCK,
+        synchronous=settings.synchronous if name == _DATA else "FULL",
+        lock_seconds=settings.lock_seconds,
+    )

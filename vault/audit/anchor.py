@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from vault.clock import Clock
     from vault.ports.ledger import Ledger
     from vault.ports.records import Reader, Records, Transaction, VaultRow
-    from vault.sealing.notes import Signer
+    from vault.sealing.notes import Author, Signer
     from vault.sessions.witness import Witness
 
 #: Most sessions that one message names.
@@ -73,7 +73,7 @@ def encode(signer: Signer, entry: Entry) -> bytes:
     return (signer.sign(text) + "\n" + body).encode()
 
 
-def decode(signer: Signer, content: bytes) -> Entry:
+def decode(author: Signer | Author, content: bytes) -> Entry:
     """A ledger entry, its signature and heads verified.
 
     Raises:
@@ -81,7 +81,7 @@ def decode(signer: Signer, content: bytes) -> Entry:
     """
     try:
         note, _, body = content.decode().rpartition("\n\n")
-        lines = opened(note + "\n", signer.name, signer.public).splitlines()
+        lines = opened(note + "\n", author.name, author.public).splitlines()
         size, root = int(lines[1]), base64.b64decode(lines[2], validate=True)
         fields = dict(line.partition(" ")[::2] for line in lines[3:])
         roots = tuple(base64.b64decode(part, validate=True) for part in fields["edge"].split())
@@ -97,7 +97,7 @@ def decode(signer: Signer, content: bytes) -> Entry:
         digest = hashlib.sha256(body.encode()).hexdigest()
     except (ValueError, KeyError, IndexError):
         raise Tampered("a ledger entry is malformed") from None
-    if lines[0] != signer.name or digest != fields["heads"] or entry.edge.root() != root:
+    if lines[0] != author.name or digest != fields["heads"] or entry.edge.root() != root:
         raise Tampered("a ledger entry does not hold together: its heads are not those that were signed")
     return entry
 
@@ -105,9 +105,9 @@ def decode(signer: Signer, content: bytes) -> Entry:
 class History:
     """The ledger as verified so far: its newest entry, and the newest head of every session in it."""
 
-    def __init__(self, signer: Signer, ledger: Ledger) -> None:
+    def __init__(self, author: Signer | Author, ledger: Ledger) -> None:
         """Nothing is read until ``refresh``."""
-        self._signer, self._ledger = signer, ledger
+        self._author, self._ledger = author, ledger
         self._lock = threading.Lock()
         self.newest: Entry | None = None
         self.heads: dict[bytes, Head] = {}
@@ -129,7 +129,7 @@ class History:
         fresh = [number for number in numbers if number > known]
         entries: list[Entry] = []
         for number in reversed(fresh):
-            entry = decode(self._signer, self._ledger.read(number).content)
+            entry = decode(self._author, self._ledger.read(number).content)
             if entry.number != number:
                 raise Tampered("a ledger entry stands under another entry's number")
             entries.append(entry)
@@ -160,7 +160,7 @@ class History:
             try:
                 if number not in numbers:
                     raise Tampered("the entry is missing")
-                entry = decode(self._signer, self._ledger.read(number).content)
+                entry = decode(self._author, self._ledger.read(number).content)
                 if entry.number != number:
                     raise Tampered("another entry stands under this number")
                 if before is not None:

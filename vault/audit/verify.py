@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from vault.audit.anchor import History
-    from vault.ports.records import Reader
-    from vault.sealing.keys import EpochKeys, TenantKeys
+    from vault.ports.blobs import Blobs
+    from vault.ports.records import Reader, Records
+    from vault.sealing.keys import EpochKeys, KeyHierarchy, TenantKeys
     from vault.sealing.notes import Head
-    from vault.sessions.log import Log
 
 _CHUNK: Final = 2**20
 
@@ -55,13 +55,13 @@ class Report:
 class Verification:
     """Checks the whole of one vault."""
 
-    def __init__(self, log: Log) -> None:
-        """Check what this log's parts hold."""
-        self._log = log
+    def __init__(self, records: Records, blobs: Blobs, keys: KeyHierarchy | None) -> None:
+        """Check these stores; without keys, only what needs none."""
+        self._records, self._blobs, self._hierarchy = records, blobs, keys
 
     def count_sessions(self) -> int:
         """How many sessions there are."""
-        with self._log.records.snapshot() as reader:
+        with self._records.snapshot() as reader:
             return sum(1 for _ in reader.scan("all_heads"))
 
     def unrecorded(self, recorded: Mapping[bytes, Head]) -> list[Head]:
@@ -70,7 +70,7 @@ class Verification:
         Raises:
             Tampered: one of them does not verify.
         """
-        with self._log.records.snapshot() as reader:
+        with self._records.snapshot() as reader:
             wanted = {row[1] for row in reader.scan("all_heads") if not _is_recorded(row, recorded)}
             if not wanted:
                 return []
@@ -85,14 +85,15 @@ class Verification:
         self, history: History, *, without_keys: bool, progress: Callable[[int, int], None] | None
     ) -> Report:
         """Check everything; see ``Vault.verify``."""
+        without_keys = without_keys or self._hierarchy is None
         findings = [*self._damage(), *_ledger(history)]
         counts = dict.fromkeys(("sessions", "events", "blobs", "unnamed_blobs", "ledger_entries"), 0)
         counts["ledger_entries"] = history.newest.number if history.newest else 0
         named: set[bytes] = set()
         recorded = history.heads  # before the snapshot, which so holds all that is recorded
-        with self._log.records.snapshot() as reader:
+        with self._records.snapshot() as reader:
             findings += _behind(reader, recorded)
-            findings += [] if without_keys else self._vault_row(reader)
+            findings += self._vault_row(reader)
             stored = [SessionRow._make(row) for row in reader.scan("all_sessions")]
             findings += [
                 Finding(
@@ -105,10 +106,10 @@ class Verification:
                 place, detail = f"session number {row.no}", "its row holds a value of the wrong kind"
                 findings.append(Finding(kind="session_row", place=place, detail=detail))
                 continue
-            with self._log.records.snapshot() as reader:
+            with self._records.snapshot() as reader:
                 # As this snapshot has it: others may have appended since the list was read.
                 now = reader.session(row.session_id, row.tenant_id, row.owner) or row
-                one = _OneSession(self._log, reader, now, named)
+                one = _OneSession(self._blobs, reader, now, named)
                 findings += one.run(None if without_keys else self._keys)
                 counts["events"] += one.events
                 counts["blobs"] += one.blobs
@@ -116,12 +117,12 @@ class Verification:
             if progress is not None:
                 progress(done + 1, len(stored))
         # Durable before the event that was to name it, then a crash or a refusal: clutter, not damage.
-        counts["unnamed_blobs"] = sum(address not in named for address in self._log.blobs.addresses())
+        counts["unnamed_blobs"] = sum(address not in named for address in self._blobs.addresses())
         return Report(findings=tuple(findings), counts=counts, with_keys=not without_keys)
 
     def _damage(self) -> list[Finding]:
         try:
-            lines = self._log.records.damage()
+            lines = self._records.damage()
         except VaultError as error:
             lines = [str(error)]
         return [Finding(kind="database", place="data.db", detail=line) for line in lines]
@@ -131,16 +132,19 @@ class Verification:
             row = reader.vault()
             if row is None:
                 raise Tampered("is missing")
-            rows.check(rows.vault_mac(self._log.keys.row_key(), row), row.mac, "the vault's own row")
+            if self._hierarchy is not None:
+                rows.check(rows.vault_mac(self._hierarchy.row_key(), row), row.mac, "the vault's own row")
         except VaultError as error:
             return [Finding(kind="vault_row", place="the vault's own row", detail=str(error))]
         return []
 
     def _keys(self, row: SessionRow) -> tuple[TenantKeys, EpochKeys]:
-        tenant = self._log.keys.tenant_by_id(row.tenant_id)
+        if self._hierarchy is None:
+            raise KeyUnavailable
+        tenant = self._hierarchy.tenant_by_id(row.tenant_id)
         if tenant is None:
             raise KeyUnavailable("the key store holds no key for this session's tenant")
-        return tenant, self._log.keys.epoch(tenant, row.owner, row.session_id, row.epoch)
+        return tenant, self._hierarchy.epoch(tenant, row.owner, row.session_id, row.epoch)
 
 
 def _ledger(history: History) -> list[Finding]:
@@ -162,8 +166,8 @@ def _behind(reader: Reader, recorded: Mapping[bytes, Head]) -> list[Finding]:
 class _OneSession:
     """The checks of one session, in one snapshot."""
 
-    def __init__(self, log: Log, reader: Reader, row: SessionRow, named: set[bytes]) -> None:
-        self._log, self._reader, self._row, self._named = log, reader, row, named
+    def __init__(self, blobs: Blobs, reader: Reader, row: SessionRow, named: set[bytes]) -> None:
+        self._blobs, self._reader, self._row, self._named = blobs, reader, row, named
         self._name = (
             format_id("ses", row.session_id) if isinstance(row.session_id, bytes) else f"session {row.no}"
         )
@@ -328,11 +332,11 @@ class _OneSession:
 
     def _file(self, keys: EpochKeys | None, event: EventRow | None, blob: BlobRow) -> None:
         if keys is not None and event is not None:
-            open_stream(self._log, keys, event).close()
+            open_stream(self._blobs, keys, event).close()
             return
         digest = hashlib.sha256()
         try:
-            with self._log.blobs.open(blob.address) as file:
+            with self._blobs.open(blob.address) as file:
                 while chunk := file.read(_CHUNK):
                     digest.update(chunk)
         except OSError:

@@ -65,7 +65,7 @@ def import_files(
     call: OwnerCall,
     *,
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Files to import; `-` is standard input.")
+        list[Path], typer.Argument(metavar="FILE", help="Files to import; `-` is standard input.")
     ],
     form: Annotated[
         Incoming,

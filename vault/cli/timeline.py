@@ -70,7 +70,7 @@ class Timeline:
         time = f"{moment.astimezone():%H:%M:%S}" if moment else " " * 8
         place = f"{event.seq:>{self._seq_cells}}  {time}  "
         head = Text.assemble((place, "dim"), (event.type, style))
-        body = Text(reading(event))
+        body = reading(event)
         limit = _MESSAGE_LINES if event.type in {"message.user", "message.assistant"} else _OTHER_LINES
         if self._console.width < NARROW_CELLS:
             self._print(head, Text("    "), body, limit, beside=False)
@@ -80,10 +80,12 @@ class Timeline:
             head.pad_right(_TYPE_CELLS - len(event.type) + 1 if fits else 0)
             self._print(head, indent, body, limit, beside=fits)
 
-    def _print(self, head: Text, indent: Text, body: Text, limit: int, *, beside: bool) -> None:
+    def _print(self, head: Text, indent: Text, body: str, limit: int, *, beside: bool) -> None:
         width = max(self._console.width - indent.cell_len, 10)
-        lines = list(body.wrap(self._console, width, overflow="fold"))
-        if len(lines) > limit:
+        # More characters than this fill more lines than are shown; wrapping them would take most of the time.
+        most = width * (limit + 1)
+        lines = list(Text(body[:most]).wrap(self._console, width, overflow="fold"))
+        if len(lines) > limit or len(body) > most:
             lines = lines[:limit]
             while len(lines) > 1 and not lines[-1].plain.strip():
                 lines.pop()

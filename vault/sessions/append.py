@@ -14,6 +14,7 @@ from vault.model import (
     BATCH_MAX,
     EVENT_TYPES_MAX,
     EVENTS_MAX,
+    JSON_BYTES_MAX,
     LEVELS,
     Event,
     uuid7,
@@ -27,7 +28,6 @@ from vault.sessions.log import (
     Log,
     Tails,
     check_event,
-    decode_event,
     decode_tails,
     epoch_keys,
     hour_of,
@@ -79,6 +79,8 @@ def append(
         raise InvalidInput("the same event id stands twice in one batch; give each event its own")
     keys = epoch_keys(log, grant, session.session_id, session.epoch)
     prepared = [prepare(log, session, keys, new) for new in events]
+    if sum(len(one.body) for one in prepared) > JSON_BYTES_MAX:
+        raise LimitExceeded(f"the payloads of a batch hold at most {JSON_BYTES_MAX} bytes together; split it")
     work = _Append(log, grant, session, keys, prepared, expect_head)
     result = log.records.transact(work.run)
     if work.head is not None:
@@ -172,9 +174,7 @@ class _Append:
             mac = rows.event_mac(self._keys.mac, header, event.salt, chain)
             event = EventRow(*event[:-2], chain, mac)
             new_rows.append(event)
-            raw = prepared.body if prepared.content == RAW else None
-            payload = prepared.new.payload if prepared.content == JSON else None
-            result.append(make_event(row.session_id, event, prepared.meta, payload, raw))
+            result.append(_made(row.session_id, event, prepared))
         head = row._replace(
             version=row.version + 1,
             head_seq=seq,
@@ -285,7 +285,14 @@ class _Append:
             same = stored.address == blob.address
         if not same:
             raise Conflict("this event id is stored already with other content; use a new id")
-        return decode_event(self._log, self._keys, self._session.session_id, stored)
+        # Built from what was given, which is the same: a large payload is not read inside the transaction.
+        return _made(self._session.session_id, stored, prepared)
+
+
+def _made(session_id: bytes, row: EventRow, prepared: Prepared) -> Event:
+    raw = prepared.body if prepared.content == RAW else None
+    payload = prepared.new.payload if prepared.content == JSON else None
+    return make_event(session_id, row, prepared.meta, payload, raw)
 
 
 def _meta(keys: EpochKeys, row: EventRow) -> dict[str, Any]:

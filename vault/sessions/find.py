@@ -39,12 +39,18 @@ def open_about(keys: EpochKeys, row: SessionRow) -> dict[str, Any]:
     return about
 
 
-def summary(log: Log, found: View) -> SessionSummary:
-    """The summary of a session in a snapshot, its previews opened from the log (no copy of them is kept)."""
-    row, about = found.row, open_about(found.keys, found.row)
-    tails = decode_tails(row.tails)
-    first = _message(found, tails.types, _MESSAGES[:1], newest=False)
-    latest = _message(found, tails.types, _MESSAGES, newest=True)
+def summary(log: Log, grant: Grant, session_id: bytes) -> SessionSummary:
+    """What a list shows of a session, its previews opened from the log: no copy of them is kept.
+
+    Raises:
+        NotFound: there is none for this grant.
+        Tampered: it was changed, removed or rolled back.
+    """
+    with verified_view(log, grant, session_id) as found:
+        row, keys, types = found.row, found.keys, decode_tails(found.row.tails).types
+        first = _message(found, types, _MESSAGES[:1], newest=False)
+        latest = _message(found, types, _MESSAGES, newest=True)
+    about = open_about(keys, row)
     return SessionSummary(
         id=SessionId(format_id("ses", row.session_id)),
         title=about.get("title"),
@@ -57,8 +63,8 @@ def summary(log: Log, found: View) -> SessionSummary:
         last_event_at=from_us(row.updated_us),
         ended_at=from_us(row.ended_us) if row.ended_us else None,
         event_count=row.head_seq,
-        first_message=_preview(log, found, first),
-        last_message=_preview(log, found, latest),
+        first_message=_preview(log, keys, session_id, first),
+        last_message=_preview(log, keys, session_id, latest),
     )
 
 
@@ -100,8 +106,7 @@ def find(
 
 def _item(log: Log, grant: Grant, session_id: bytes) -> SessionSummary | None:
     try:
-        with verified_view(log, grant, session_id) as found:
-            return summary(log, found)
+        return summary(log, grant, session_id)
     except NotFound:
         return None  # erased since it was listed
 
@@ -118,10 +123,10 @@ def _message(found: View, counts: dict[str, int], types: tuple[str, ...], *, new
     return best
 
 
-def _preview(log: Log, found: View, row: EventRow | None) -> str | None:
+def _preview(log: Log, keys: EpochKeys, session_id: bytes, row: EventRow | None) -> str | None:
     if row is None or row.size > _PREVIEW_BYTES_MAX:
         return None
-    event = decode_event(log, found.keys, found.row.session_id, row)
+    event = decode_event(log, keys, session_id, row)
     text = _text(event.payload if event.raw is None else _parsed(event.raw))
     if text is None:
         return None

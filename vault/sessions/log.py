@@ -156,9 +156,9 @@ def sealed_body(log: Log, row: EventRow) -> bytes:
     return sealed
 
 
-def open_stream(log: Log, keys: EpochKeys, row: EventRow) -> BinaryIO:
+def open_stream(blobs: Blobs, keys: EpochKeys, row: EventRow) -> BinaryIO:
     """A reader of a payload, in little memory, after all of it was authenticated."""
-    source = log.blobs.open(row.address) if row.body is None else io.BytesIO(row.body)
+    source = blobs.open(row.address) if row.body is None else io.BytesIO(row.body)
     return unseal_stream(keys.payload, keys.context(b"payload"), source, row.address)
 
 

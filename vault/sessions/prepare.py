@@ -13,6 +13,7 @@ from vault.model import (
     JSON_BYTES_MAX,
     LEVELS,
     STREAM_BYTES_MAX,
+    USAGE_BYTES_MAX,
     check_name,
     check_type,
     event_bytes,
@@ -48,6 +49,10 @@ class Prepared(NamedTuple):
     content: int
     body: bytes
     blob: BlobRow
+
+    def __repr__(self) -> str:
+        """Nothing that a user supplied."""
+        return f"Prepared({self.new.type!r})"
 
 
 def prepare(log: Log, session: SessionRow, keys: EpochKeys, new: NewEvent) -> Prepared:
@@ -141,7 +146,10 @@ def _checked_meta(new: NewEvent) -> dict[str, Any]:
     if new.usage is not None:
         if not isinstance(new.usage, dict):
             raise InvalidInput("usage is a dict of JSON values")
-        json_bytes(new.usage)
+        if len(json_bytes(new.usage)) > USAGE_BYTES_MAX:
+            raise LimitExceeded(
+                f"usage holds at most {USAGE_BYTES_MAX} bytes of JSON; put more into the payload"
+            )
         meta["usage"] = new.usage
     return meta
 

@@ -197,13 +197,11 @@ class Session:
         grant = self._authorise("read")
         with self._view(grant) as found:
             row = find_event(found, event.id)
-        return open_stream(self._log, found.keys, row)
+        return open_stream(self._log.blobs, found.keys, row)
 
     def info(self) -> SessionSummary:
         """What a list shows of this session, as it is now."""
-        grant = self._authorise("read")
-        with self._view(grant) as found:
-            return summary(self._log, found)
+        return summary(self._log, self._authorise("read"), self._id)
 
     def end(self) -> None:
         """End the session: it stays readable and takes no more events. Ending it twice is harmless."""

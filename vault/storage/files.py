@@ -19,13 +19,14 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory that only its owner can enter.
+    """Make a directory that only its owner can enter; one that exists keeps its mode.
 
     Raises:
         StorageUnavailable: it cannot be made.
     """
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for missing in reversed([one for one in (directory, *directory.parents) if not one.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         _refuse(error)
 

@@ -85,6 +85,7 @@ class Database:
         self._turn = threading.Lock()
         self._commits = 0
         self._committed, self._waiting = threading.Condition(), 0
+        self._make_private()
         self._writer = self._connect()
         self._wal = path.with_name(path.name + "-wal")
         self._stop = threading.Event()
@@ -187,6 +188,15 @@ class Database:
                 connection.close()
             self._idle.clear()
             self._lock.close()
+
+    def _make_private(self) -> None:
+        # SQLite gives a new file the process's default mode, and its log and index the mode of the file.
+        try:
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        except OSError:
+            raise StorageUnavailable(
+                "the vault's database cannot be opened for writing; check its permissions"
+            ) from None
 
     def _connect(self) -> sqlite3.Connection:
         with translated():
