@@ -28,6 +28,7 @@ JSON_BYTES_MAX: Final = 64 * 2**20  # one JSON payload: it is held in memory who
 USAGE_BYTES_MAX: Final = 64 * 1024  # model parameters and token counts of one event
 STREAM_BYTES_MAX: Final = 16 * 2**30  # one streamed payload: two hours of audio is 1 GiB
 EAGER_BYTES_MAX: Final = 2**20  # raw payloads up to here come with the event; longer ones are streamed
+BATCH_BYTES_MAX: Final = 512 * 2**20  # payloads of one append_many together; held in memory twice
 BATCH_MAX: Final = 1_000  # events in one append_many
 EVENT_TYPES_MAX: Final = 256  # different types in one session
 EVENTS_MAX: Final = 2**31 - 1  # events in one session

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from vault.encoding import json_value
 from vault.errors import Conflict, InvalidInput, LimitExceeded, NotFound, SessionEnded, Tampered
 from vault.model import (
+    BATCH_BYTES_MAX,
     BATCH_MAX,
     EVENT_TYPES_MAX,
     EVENTS_MAX,
-    JSON_BYTES_MAX,
     LEVELS,
     Event,
     uuid7,
@@ -79,8 +79,10 @@ def append(
         raise InvalidInput("the same event id stands twice in one batch; give each event its own")
     keys = epoch_keys(log, grant, session.session_id, session.epoch)
     prepared = [prepare(log, session, keys, new) for new in events]
-    if sum(len(one.body) for one in prepared) > JSON_BYTES_MAX:
-        raise LimitExceeded(f"the payloads of a batch hold at most {JSON_BYTES_MAX} bytes together; split it")
+    if sum(len(one.body) for one in prepared) > BATCH_BYTES_MAX:
+        raise LimitExceeded(
+            f"the payloads of a batch hold at most {BATCH_BYTES_MAX} bytes together; split it"
+        )
     work = _Append(log, grant, session, keys, prepared, expect_head)
     result = log.records.transact(work.run)
     if work.head is not None:
