@@ -47,6 +47,20 @@ def test_damage_is_named_with_its_place_and_exit_code_4(call, vault, keys):
     assert [found["place"] for found in report.document["findings"]] == [place]
 
 
+def test_who_has_no_keys_checks_with_the_ledgers_public_key(call, vault):
+    """K4."""
+    public = call("info", "--json").document["ledger_public_key"]
+    (vault / "root.key").unlink()
+    assert call("verify").code == 6
+    pinned = call("verify", "--without-keys", "--public-key", public)
+    assert (pinned.code, pinned.err) == (0, "")
+    assert "--public-key" in call("verify", "--without-keys").err
+    another = call("verify", "--without-keys", "--public-key", "00" * 32)
+    assert another.code == 4
+    assert "not signed by this vault's key" in another.out
+    assert call("verify", "--without-keys", "--public-key", "nothing").code == 2
+
+
 def test_an_old_copy_is_refused_and_the_message_says_what_is_missing(call, vault, place):
     """K4."""
     shutil.copytree(vault, place / "old")

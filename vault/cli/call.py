@@ -65,10 +65,18 @@ class VaultCall(Call):
             NotFound: there is none; the message says how to name or make one.
             VaultError: as ``Vault.open``.
         """
+        return vault.Vault.open(self.found(), passphrase=ask_passphrase)
+
+    def found(self) -> Path:
+        """The vault's directory, which holds one.
+
+        Raises:
+            NotFound: it does not; the message says how to name or make one.
+        """
         if not (self.place / "vault.toml").exists():
             where = "at ./my.vault" if self.place == DEFAULT_VAULT else "at the path given"
             raise NotFound(f"there is no vault {where}; name yours with --vault, or make one with init")
-        return vault.Vault.open(self.place, passphrase=ask_passphrase)
+        return self.place
 
 
 @dataclass(frozen=True, kw_only=True)
