@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from pathlib import Path
@@ -18,7 +19,7 @@ _EVERY_MAX: Final = 1_000_000
 class Settings(BaseModel):
     """What can be set; each with its unit, limits and default."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     version: Literal[1] = 1
     vault_id: str = Field(default="", pattern=r"^([0-9a-f]{32})?$")
@@ -65,9 +66,8 @@ pad = {pad}
 def write(directory: Path, settings: Settings) -> None:
     """Write the settings file of a new vault."""
 
-    def quoted(value: object) -> str:
-        text = str(value).replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{text}"'
+    def quoted(value: str) -> str:
+        return json.dumps(value)  # its escapes are among TOML's
 
     every = settings.ledger_every
     content = _TEMPLATE.format(
@@ -84,6 +84,8 @@ def write(directory: Path, settings: Settings) -> None:
         descriptor = os.open(directory / FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
     except OSError:
         raise StorageUnavailable("the vault's directory cannot be written; check its permissions") from None
 

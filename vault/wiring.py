@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,7 +30,7 @@ from vault.sealing.payload import Sealing
 from vault.sessions.log import Log
 from vault.sessions.service import Sessions
 from vault.sessions.witness import Witness
-from vault.storage.files import FileBlobs, FileLedger, make_private
+from vault.storage.files import FileBlobs, FileLedger, held_directory, make_private
 from vault.storage.keystore import SqlKeyStore
 from vault.storage.migrate import migrate
 from vault.storage.records import SqlRecords
@@ -46,6 +47,22 @@ if TYPE_CHECKING:
     from vault.model import Principal
 
 _DATA, _KEYS, _LOCK = "data.db", "keys.db", ".write-lock"
+
+
+def _make_databases(directory: Path, vault_id: bytes, made: tuple[bytes, str, bytes], clock: Clock) -> None:
+    """Make the key store and the log of a new vault, with the vault's own keys and row in them."""
+    key, scheme, record = made
+    with closing(Database(directory / _KEYS, directory / _LOCK, synchronous="FULL", lock_seconds=30)) as file:
+        migrate(file, "keys")
+        store = SqlKeyStore(file)
+        keys = KeyHierarchy(vault_id, key, store)
+        store.keep_root(vault_id, scheme, record)
+        keys.create(Signer.new_seed())
+        row = VaultRow(vault_id, clock.now_us(), 0, bytes(32), b"")
+        row = row._replace(mac=rows.vault_mac(keys.row_key(), row))
+    with closing(Database(directory / _DATA, directory / _LOCK, synchronous="FULL", lock_seconds=30)) as file:
+        migrate(file, "data")
+        SqlRecords(file).transact(lambda transaction: transaction.keep_vault(row))
 
 
 class Access:
@@ -117,24 +134,20 @@ class Vault:
         vault_id = secrets.token_bytes(16)
         checked = config.checked({**(settings or {}), "vault_id": vault_id.hex()})
         make_private(directory)
-        if any((directory / name).exists() for name in (config.FILE, _DATA, _KEYS)):
-            raise VaultExists
-        key, scheme, record = keyring.create_root(root, directory, passphrase)
-        keys_file = Database(directory / _KEYS, directory / _LOCK, synchronous="FULL", lock_seconds=30)
-        migrate(keys_file, "keys")
-        store = SqlKeyStore(keys_file)
-        keys = KeyHierarchy(vault_id, key, store)
-        store.keep_root(vault_id, scheme, record)
-        keys.create(Signer.new_seed())
-        data_file = Database(directory / _DATA, directory / _LOCK, synchronous="FULL", lock_seconds=30)
-        migrate(data_file, "data")
-        row = VaultRow(vault_id, clock.now_us(), 0, bytes(32), b"")
-        row = row._replace(mac=rows.vault_mac(keys.row_key(), row))
-        SqlRecords(data_file).transact(lambda transaction: transaction.keep_vault(row))
-        data_file.close()
-        keys_file.close()
-        # Written last: a directory without it is not a vault, so a create that was cut off is not opened.
-        config.write(directory, checked)
+        # Two processes that make a vault here at once: the second waits, then finds the first one's.
+        with held_directory(directory):
+            before = set(directory.iterdir())
+            if any((directory / name).exists() for name in (config.FILE, _DATA, _KEYS)):
+                raise VaultExists
+            try:
+                made = keyring.create_root(root, directory, passphrase)
+                _make_databases(directory, vault_id, made, clock)
+                # Last: a directory without it is not a vault, so a create that was cut off is not opened.
+                config.write(directory, checked)
+            except BaseException:
+                for file in set(directory.iterdir()) - before:
+                    file.unlink()  # only files so far, and nothing is under the new key yet
+                raise
         vault = cls(directory, passphrase, clock)
         vault.checkpoint()
         return vault

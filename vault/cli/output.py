@@ -76,7 +76,7 @@ class TerminalJson:
 
     def write(self, line: bytes) -> int:
         """Write a whole line, or a piece of one that is ASCII."""
-        self._out.write(line)
+        self._out.write(terminal_json(line) if self._escape else line)
         return len(line)
 
     def flush(self) -> None:

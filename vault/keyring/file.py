@@ -28,6 +28,11 @@ def create(rest: str, directory: Path, _given: Passphrase) -> tuple[bytes, bytes
             file.write(f"{_HEADER}\n{base64.b64encode(key).decode()}\n")
             file.flush()
             os.fsync(file.fileno())
+        place = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(place)  # the name too: a vault without its key is lost
+        finally:
+            os.close(place)
     except FileExistsError:
         raise KeyUnavailable("there is a file at the root key's place already; move it away first") from None
     except OSError:

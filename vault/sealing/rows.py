@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from functools import lru_cache
 from struct import Struct, error
 from typing import TYPE_CHECKING, Final
 
@@ -114,6 +115,7 @@ def _session_mac(mac_key: bytes, row: SessionRow) -> bytes:
     return hashlib.blake2b(fields, key=mac_key, digest_size=32, person=b"sv1.session").digest()
 
 
+@lru_cache(maxsize=4096)
 def whose(session_id: bytes, tenant_id: bytes, owner: bytes, external: bytes | None) -> bytes:
     """16 bytes that say whose session it is and under which external id, for the ledger.
 

@@ -78,7 +78,8 @@ def append(
     if len(given) != len(set(given)):
         raise InvalidInput("the same event id stands twice in one batch; give each event its own")
     keys = epoch_keys(log, grant, session.session_id, session.epoch)
-    prepared = [prepare(log, session, keys, new) for new in events]
+    fresh: dict[bytes, BlobRow] = {}
+    prepared = [prepare(log, session, keys, new, fresh) for new in events]
     if sum(len(one.body) for one in prepared) > BATCH_BYTES_MAX:
         raise LimitExceeded(
             f"the payloads of a batch hold at most {BATCH_BYTES_MAX} bytes together; split it"

@@ -55,8 +55,12 @@ class Prepared(NamedTuple):
         return f"Prepared({self.new.type!r})"
 
 
-def prepare(log: Log, session: SessionRow, keys: EpochKeys, new: NewEvent) -> Prepared:
+def prepare(
+    log: Log, session: SessionRow, keys: EpochKeys, new: NewEvent, fresh: dict[bytes, BlobRow]
+) -> Prepared:
     """Check, encode and seal one event, its blob durable before this returns.
+
+    ``fresh`` holds the blobs of the batch so far by content id: what repeats within it is sealed once.
 
     Raises:
         InvalidInput: something cannot be stored as given; LimitExceeded when it is too large.
@@ -71,9 +75,9 @@ def prepare(log: Log, session: SessionRow, keys: EpochKeys, new: NewEvent) -> Pr
         sealed_meta = seal(keys.payload, keys.context(b"meta"), canonical_json(meta), log.sealing)
     body, stream = _body(new)
     if stream is not None:
-        blob = _streamed_blob(log, session, keys, stream)
+        blob = _streamed_blob(log, session, keys, stream, fresh)
     else:
-        blob = _sealed_blob(log, session, keys, body)
+        blob = _sealed_blob(log, session, keys, body, fresh)
     return Prepared(
         new=new,
         event_id=event_bytes(new.event_id) if new.event_id is not None else None,
@@ -154,12 +158,16 @@ def _checked_meta(new: NewEvent) -> dict[str, Any]:
     return meta
 
 
-def _sealed_blob(log: Log, session: SessionRow, keys: EpochKeys, body: bytes) -> BlobRow:
+def _sealed_blob(
+    log: Log, session: SessionRow, keys: EpochKeys, body: bytes, fresh: dict[bytes, BlobRow]
+) -> BlobRow:
     content_id = b""
     if len(body) >= REPEAT_BYTES_MIN:
         hasher = content_hash(keys.content)
         hasher.update(body)
         content_id = hasher.digest()
+        if content_id in fresh:
+            return fresh[content_id]
         if len(body) >= _LOOK_FIRST_BYTES:
             repeat = _repeat(log, session, keys, content_id)
             if repeat is not None:
@@ -172,10 +180,15 @@ def _sealed_blob(log: Log, session: SessionRow, keys: EpochKeys, body: bytes) ->
             upload.file.write(sealed)
             upload.keep(address)
     blob = BlobRow(0, session.no, session.epoch, content_id, address, len(sealed), inline, b"")
-    return blob._replace(mac=rows.blob_mac(keys.mac, session.session_id, blob)) if content_id else blob
+    if not content_id:
+        return blob
+    fresh[content_id] = blob._replace(mac=rows.blob_mac(keys.mac, session.session_id, blob))
+    return fresh[content_id]
 
 
-def _streamed_blob(log: Log, session: SessionRow, keys: EpochKeys, source: BinaryIO) -> BlobRow:
+def _streamed_blob(
+    log: Log, session: SessionRow, keys: EpochKeys, source: BinaryIO, fresh: dict[bytes, BlobRow]
+) -> BlobRow:
     with log.blobs.upload() as upload:
         sealed = seal_stream(
             keys.payload,
@@ -187,7 +200,7 @@ def _streamed_blob(log: Log, session: SessionRow, keys: EpochKeys, source: Binar
             how=log.sealing,
         )
         # A repeat's own sealed copy is thrown away with the upload.
-        repeat = _repeat(log, session, keys, sealed.content_id)
+        repeat = fresh.get(sealed.content_id) or _repeat(log, session, keys, sealed.content_id)
         if repeat is not None:
             return repeat
         inline = None
@@ -198,7 +211,9 @@ def _streamed_blob(log: Log, session: SessionRow, keys: EpochKeys, source: Binar
             upload.keep(sealed.address)
         known = (sealed.content_id, sealed.address, sealed.size)
         blob = BlobRow(0, session.no, session.epoch, *known, inline, b"")
-        return blob._replace(mac=rows.blob_mac(keys.mac, session.session_id, blob))
+        blob = blob._replace(mac=rows.blob_mac(keys.mac, session.session_id, blob))
+        fresh[blob.content_id] = blob
+        return blob
 
 
 def _repeat(log: Log, session: SessionRow, keys: EpochKeys, content_id: bytes) -> BlobRow | None:

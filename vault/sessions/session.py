@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from vault.clock import monotonic_seconds
 from vault.errors import InvalidInput
-from vault.model import NewEvent, SessionId, format_id
+from vault.model import BATCH_MAX, NewEvent, SessionId, format_id
 from vault.sessions.append import append, end
 from vault.sessions.find import summary
 from vault.sessions.log import open_stream
@@ -102,7 +103,7 @@ class Session:
         Raises:
             As ``append``.
         """
-        batch = list(events)
+        batch = list(islice(events, BATCH_MAX + 1))  # one too many is refused, and an endless one ends
         return append(self._log, self._authorise("append"), self._row, batch, expect_head) if batch else []
 
     def events(

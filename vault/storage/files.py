@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import tempfile
 from pathlib import Path
@@ -29,6 +30,25 @@ def make_private(directory: Path) -> None:
             missing.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         _refuse(error)
+
+
+@contextlib.contextmanager
+def held_directory(directory: Path) -> Iterator[None]:
+    """Hold a directory against every other process that does so too; what was made in it is durable after.
+
+    Raises:
+        StorageUnavailable: it cannot be opened.
+    """
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        _refuse(error)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class FileUpload:

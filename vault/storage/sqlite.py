@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from vault.errors import StorageFull, StorageUnavailable, Tampered, VaultClosed, VaultError
+from vault.errors import Busy, StorageFull, StorageUnavailable, Tampered, VaultClosed, VaultError
 from vault.storage.lock import FairLock
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ _CHECKPOINT_COMMITS: Final = 400
 #: Bytes of write-ahead log at which the writer itself empties it (it reached 262 MB without such a rule).
 _LOG_BYTES_MAX: Final = 64 * 2**20
 _SYNCHRONOUS: Final = {"FULL": "PRAGMA synchronous = FULL", "NORMAL": "PRAGMA synchronous = NORMAL"}
+#: Busy: a program that does not wait for its turn with everybody else, such as a database tool.
+_WORDS: Final = {sqlite3.SQLITE_FULL: StorageFull, sqlite3.SQLITE_BUSY: Busy}
 _REQUIRED: Final = {
     "PRAGMA journal_mode": "wal",
     "PRAGMA secure_delete": 1,
@@ -49,8 +51,8 @@ def _in_words(error: Exception) -> VaultError:
         return Tampered("the database holds a number that is out of range")
     # No code: the driver itself gave up, on text that is none. A schema can hold such text too.
     if isinstance(error, sqlite3.OperationalError) and code:
-        if code == sqlite3.SQLITE_FULL:
-            return StorageFull()
+        if code in _WORDS:
+            return _WORDS[code]()
         if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}:
             return StorageUnavailable(
                 "the vault's database cannot be opened for writing; check its permissions"
@@ -273,12 +275,22 @@ class Database:
 
     def _keep_log_short(self) -> None:
         self._commits += 1
-        if self._commits % _CHECKPOINT_COMMITS:
-            return
-        self._due.set()
+        if self._commits % _CHECKPOINT_COMMITS == 0:
+            self._due.set()
+        elif self._commits % _CHECKPOINT_COMMITS == _CHECKPOINT_COMMITS // 2:
+            self._finish_checkpoint()
+
+    def _finish_checkpoint(self) -> None:
+        """Copy the few pages after the thread's checkpoint, so that the next commit starts the log anew.
+
+        Without it the log is never copied whole while somebody writes, so it grows; and a commit that makes a
+        file longer waits for the file system's journal too.
+        """
         with contextlib.suppress(sqlite3.Error, OSError):  # the commit stands; the next round tries again
             if self._wal.stat().st_size > _LOG_BYTES_MAX:
                 self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            else:
+                self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def _checkpoints(self) -> None:
         connection = self._connect()
