@@ -85,6 +85,15 @@ def test_a_file_that_cannot_be_taken_costs_no_other_file(call, vault, place):
     assert call("show", "latest").code == 0
 
 
+def test_a_file_name_is_not_obeyed_by_the_terminal_either(call, vault, place):
+    name = "\x1b[2J\u202e.jsonl"
+    (place / name).write_text(HEADER + "damaged\n" + line("Hello"), encoding="utf-8")
+    done = call("import", name, f"absent {name}")
+    assert not {"\x1b", "\u202e"} & set(done.out + done.err)
+    assert done.out.startswith("\\x1b[2J\\u202e.jsonl: session JSONL")
+    assert done.err.count("\\x1b[2J") == 2
+
+
 def test_a_transcript_that_is_here_already_is_a_conflict_and_costs_no_other_file(call, vault, transcript):
     assert call("import", transcript).code == 0
     done = call("import", transcript, SAMPLE)

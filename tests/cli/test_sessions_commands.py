@@ -198,6 +198,19 @@ def test_nothing_that_a_session_holds_is_obeyed_by_the_terminal(call, vault):
             assert "[bold]:smile:" in done.out
 
 
+@pytest.mark.parametrize(
+    ("kind", "lines"),
+    [("message.user", 12), ("message.assistant", 12), ("message.system", 3), ("tool.returned", 3)],
+)
+@pytest.mark.parametrize("text", ["word " * 5_000, "漢" * 5_000, "\u200d" * 5_000, "x\n" * 5_000])
+def test_a_long_text_is_cut_to_a_few_lines_with_a_mark(call, vault, kind, lines, text):
+    with Vault.open(vault) as opened:
+        opened.access(OWNER).sessions.create(title="long").append(kind, {"content": text})
+    shown = call("show", "latest").out.split("──\n")[1].splitlines()[:-1]
+    assert 1 <= len(shown) <= lines
+    assert shown[-1].endswith("…")
+
+
 def test_pauses_days_and_runs_are_marked(call, vault):
     run, start = new_run_id(), datetime(2025, 3, 1, 12, tzinfo=UTC)
     with Vault.open(vault) as opened:
