@@ -6,6 +6,7 @@ import os
 import re
 import threading
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, NewType
 
 from vault.clock import from_us, now_ns
@@ -123,16 +124,17 @@ def check_type(event_type: str) -> str:
     Raises:
         InvalidInput: anything else.
     """
-    if (
-        not isinstance(event_type, str)
-        or len(event_type) > TYPE_LENGTH_MAX
-        or not _TYPE.fullmatch(event_type)
-    ):
+    if not isinstance(event_type, str) or not _is_type(event_type):
         raise InvalidInput(
             "an event type is two or more parts of a-z, 0-9, _ or - joined by dots, at most "
             f"{TYPE_LENGTH_MAX} characters, for example message.user"
         )
     return event_type
+
+
+@lru_cache(maxsize=1024)
+def _is_type(text: str) -> bool:
+    return len(text) <= TYPE_LENGTH_MAX and _TYPE.fullmatch(text) is not None
 
 
 def check_name(value: str, what: str, limit: int = NAME_LENGTH_MAX) -> str:

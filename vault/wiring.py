@@ -343,8 +343,15 @@ class Vault:
         self._anchor.changed(session_id)
         self._pending += events  # two threads may count one twice or not at all: the interval is approximate
         if self._pending >= self._settings.every() or (events == 0 and self._settings.every() == 1):
-            self._pending = 0
-            self._anchor.checkpoint()
+            pending, self._pending = self._pending, 0
+            try:
+                self._anchor.checkpoint()
+            except StorageUnavailable as error:
+                self._pending = pending  # tried again with the next commit
+                raise type(error)(
+                    "what was written is stored, but the ledger did not take its checkpoint; make room, or "
+                    "check the ledger's directory"
+                ) from None
 
     def _weaker(self) -> list[str]:
         weaker = []

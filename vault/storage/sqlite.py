@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 #: Most callers that share one commit; above, the first of them would wait for work that is not theirs.
 _GROUP_MAX: Final = 256
-#: Commits after which the background checkpoint runs: about SQLite's own 1,000 pages.
-_CHECKPOINT_COMMITS: Final = 400
+#: Commits after which the background checkpoint runs: about 10 MB of log when each is one event.
+_CHECKPOINT_COMMITS: Final = 1000
 #: Bytes of write-ahead log at which the writer itself empties it (it reached 262 MB without such a rule).
 _LOG_BYTES_MAX: Final = 64 * 2**20
 _SYNCHRONOUS: Final = {"FULL": "PRAGMA synchronous = FULL", "NORMAL": "PRAGMA synchronous = NORMAL"}
@@ -293,13 +293,11 @@ class Database:
                 self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def _checkpoints(self) -> None:
-        connection = self._connect()
         while self._due.wait() and not self._stop.is_set():
             self._due.clear()
-            # A passive checkpoint waits for nobody; one that fails is tried again at the next commit.
-            with contextlib.suppress(sqlite3.Error):
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        connection.close()
+            # A passive checkpoint waits for nobody; one that fails, on a full disk, is tried again later.
+            with contextlib.suppress(VaultError), translated(), contextlib.closing(self._connect()) as own:
+                own.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def _check_open(self) -> None:
         if self._closed or self._pid != os.getpid():
