@@ -1,5 +1,6 @@
 """A vault in a directory of its own, whose ledger this machine remembers in a directory of its own too."""
 
+import contextlib
 import io
 import subprocess
 import sys
@@ -64,14 +65,14 @@ def as_raw():
 @pytest.fixture
 def python():
     """Starts a program in a process of its own; what still runs at the end of the test is killed."""
-    started = []
+    with contextlib.ExitStack() as stack:
 
-    def start(program, *arguments, **options):
-        command = [sys.executable, "-c", program, *map(str, arguments)]
-        started.append(subprocess.Popen(command, cwd=ROOT, text=True, **options))
-        return started[-1]
+        def start(program, *arguments):
+            command = [sys.executable, "-c", program, *map(str, arguments)]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            process = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
+            stack.callback(process.communicate)
+            stack.callback(process.kill)
+            return process
 
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
+        yield start

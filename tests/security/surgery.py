@@ -49,6 +49,22 @@ def without_rules(connection: sqlite3.Connection, table: str) -> None:
         connection.execute(re.sub(r"^CREATE UNIQUE INDEX", "CREATE INDEX", sql))
 
 
+def lying_index(
+    connection: sqlite3.Connection, table: str, index: str, column: str, lies: dict[int, object]
+) -> None:
+    """Make an index anew that holds, for some rows (by rowid), another value than their column does."""
+    (sql,) = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (index,)).fetchone()
+    connection.execute(f"ALTER TABLE {table} ADD COLUMN lie ANY")
+    connection.execute(f"UPDATE {table} SET lie = {column}")
+    for number, value in lies.items():
+        connection.execute(f"UPDATE {table} SET lie = ? WHERE rowid = ?", (value, number))
+    connection.execute(f"DROP INDEX {index}")
+    connection.execute(re.sub(rf"\b{column}\b", "lie", sql))
+    connection.execute("PRAGMA writable_schema = ON")
+    connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (sql, index))
+    connection.execute("PRAGMA writable_schema = RESET")
+
+
 def column_names(connection: sqlite3.Connection, table: str) -> list[str]:
     return [row[0] for row in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))]
 

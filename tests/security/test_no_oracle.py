@@ -3,6 +3,7 @@
 # ruff: noqa: S608 - names in the statements are the tests' own
 
 import contextlib
+import sqlite3
 
 import pytest
 
@@ -78,6 +79,21 @@ def test_a_repeated_payload_never_becomes_another_one(columns, streamed, specime
             with session.open(event) as file:
                 content = file.read()
             assert content == (repr(payload).encode() if streamed else surgery.json_of(payload))
+
+
+def test_the_database_cannot_answer_a_repeat_with_another_genuine_blob(specimen):
+    """The index leads to a row that is genuine, and not the one that was asked for."""
+    with contextlib.closing(Vault.open(specimen.place)) as vault:
+        session = victim_of(vault, specimen)
+        session.append("note.made", LONG)
+        session.append("note.made", OTHER)
+        with surgery.opened(specimen.place) as connection:
+            query = "SELECT no, content_id FROM blobs ORDER BY no DESC LIMIT 2"
+            (two, of_two), (one, _) = connection.execute(query)
+            lies = {two: bytes(16), one: of_two}
+            surgery.lying_index(connection, "blobs", "blobs_by_content", "content_id", lies)
+        with pytest.raises(Tampered):
+            session.append("note.made", OTHER)
 
 
 def test_a_retried_append_is_not_answered_with_what_was_planted(specimen):
@@ -156,6 +172,31 @@ def test_a_changed_session_row_is_refused_or_made_right_by_the_next_append(colum
     closed(vault)
     if read is not None:
         assert (read, title) == (expected, "August sales")
+
+
+@pytest.mark.parametrize(
+    ("database", "event"),
+    [
+        ("data.db", "BEFORE UPDATE ON sessions"),
+        ("data.db", "BEFORE INSERT ON events"),
+        ("data.db", "BEFORE INSERT ON blobs"),
+        ("data.db", "BEFORE INSERT ON sessions"),
+        ("keys.db", "BEFORE INSERT ON keys"),
+    ],
+)
+def test_a_write_that_a_planted_trigger_swallows_is_not_acknowledged(database, event, specimen):
+    """L2: what was said to be stored is stored."""
+    vault = Vault.open(specimen.place)
+    session = victim_of(vault, specimen)
+    connection = sqlite3.connect(specimen.place / database, isolation_level=None)
+    connection.execute(f"CREATE TRIGGER swallow {event} BEGIN SELECT RAISE(IGNORE); END")
+    connection.close()
+    sessions = vault.access(ALICE).sessions
+    calls = {"keys": sessions.create, "sessions": sessions.create}
+    table = event.rpartition(" ")[2]
+    with pytest.raises(Tampered):
+        calls[table]() if "INSERT" in event and table in calls else session.append("note.made", LONG)
+    closed(vault)
 
 
 def test_a_run_whose_count_was_removed_is_not_counted_anew(specimen):

@@ -7,6 +7,7 @@ anything else. Each edit is made twice: on a closed vault that is then opened, a
 
 # ruff: noqa: S608 - names in the statements are the tests' own
 
+import contextlib
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from tests.security import surgery
-from tests.security.specimen import Specimen, closed, made
+from tests.security.specimen import ALICE, Specimen, closed, made
 from vault import Page, Vault, new_event_id
-from vault.errors import RolledBack, VaultError
-from vault.model import event_bytes, session_bytes
+from vault.errors import RolledBack, Tampered, VaultError
+from vault.model import event_bytes, run_bytes, session_bytes
 from vault.ports.records import BlobRow, EventRow, RunRow, SessionRow, VaultRow
 from vault.sealing.rows import event_chain, event_header
 
@@ -65,6 +66,14 @@ def on_rows(change: Callable) -> Edit:
     return edit
 
 
+def both(*edits: Edit) -> Edit:
+    def edit(made: Specimen) -> None:
+        for one in edits:
+            one(made)
+
+    return edit
+
+
 def exchanged(table: str, columns: tuple[str, ...], one: Callable, two: Callable) -> Edit:
     """Two rows exchange some columns."""
 
@@ -88,6 +97,10 @@ def at(seq: int, session: str = "victim") -> Callable:
 
 def session_row(session: str = "victim") -> Callable:
     return lambda connection, made: {"no": made.no(connection, session)}
+
+
+def run_row(name: str) -> Callable:
+    return lambda connection, made: {"session_no": made.no(connection), "run_id": run_bytes(made.runs[name])}
 
 
 def blob_of(seq: int, session: str = "victim") -> Callable:
@@ -192,6 +205,17 @@ def first_run_hidden(connection, made):
     parameters = (made.no(connection), run_id)
     connection.execute("DELETE FROM events WHERE session_no = ? AND run_id = ?", parameters)
     connection.execute("DELETE FROM runs WHERE session_no = ? AND run_id = ?", parameters)
+
+
+def index_without_it(connection, made):
+    """The index of the list, made anew without the session; its text says that nothing is left out."""
+    query = "SELECT sql FROM sqlite_schema WHERE name = 'sessions_by_owner'"
+    (sql,) = connection.execute(query).fetchone()
+    connection.execute("DROP INDEX sessions_by_owner")
+    connection.execute(f"{sql} WHERE no <> {made.no(connection)}")
+    connection.execute("PRAGMA writable_schema = ON")
+    connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = 'sessions_by_owner'", (sql,))
+    connection.execute("PRAGMA writable_schema = RESET")
 
 
 def wraps_exchanged(made: Specimen) -> None:
@@ -366,6 +390,27 @@ CASES = [
         keyless=(("removed", "{} events 4 to 6"),),
     ),
     Case(
+        name="an event between two others of its type removed",
+        edit=removed(7),
+        refused=frozenset(
+            WHOLE
+            | {"slice", "after", "since", "newest", "type message.user", "newest message.user", "run first"}
+        ),
+        found=(("removed", "{} events 7 to 7"),),
+        keyless=(("removed", "{} events 7 to 7"),),
+    ),
+    Case(
+        name="the time of an event put back",
+        edit=on_rows(
+            lambda connection, made: surgery.update(
+                connection, "events", made.slot(connection, 5), recorded_us=made.events[0].recorded_us
+            )
+        ),
+        refused=frozenset(WHOLE | {"slice", "since", "type note.made", "run second", "open 5"}),
+        found=(("event_row", "{} event 5"),),
+        keyless=(("chain", "{} event 5"),),
+    ),
+    Case(
         name="the last event removed",
         edit=removed(9),
         refused=frozenset(
@@ -507,11 +552,32 @@ CASES = [
         blind=frozenset({"find labelled", "latest"}),
     ),
     Case(
+        name="an index that leaves a session out",
+        edit=on_rows(index_without_it),
+        found=(("database", "data.db"),),
+        keyless=(("database", "data.db"),),
+        blind=frozenset({"find", "find labelled", "latest"}),
+    ),
+    Case(
         name="a run's count changed",
         edit=on_rows(lambda connection, made: connection.execute("UPDATE runs SET written = written + 1")),
         refused=frozenset({"run first", "run second"}),
         found=(("run_row", VICTIM),),
         keyless=None,
+    ),
+    Case(
+        name="the counts of two runs exchanged",
+        edit=exchanged("runs", ("written",), run_row("first"), run_row("second")),
+        refused=frozenset({"run first", "run second"}),
+        found=(("run_row", VICTIM),),
+        keyless=(("counts", VICTIM),),
+    ),
+    Case(
+        name="an event of a run removed and the counts made to fit",
+        edit=both(removed(7), exchanged("runs", ("written",), run_row("first"), run_row("second"))),
+        refused=frozenset(WHOLE | {"type message.user", "run first", "run second"}),
+        found=(("removed", "{} events 7 to 7"), ("run_row", VICTIM)),
+        keyless=(("removed", "{} events 7 to 7"),),
     ),
     Case(
         name="a run's count removed",
@@ -590,6 +656,7 @@ def compared(result: object, clean: object, specimen: Specimen) -> str:
 
 
 REFUSALS = {"Tampered", "RolledBack", "KeyUnavailable"}
+NOT_THERE = {"NotFound", "LISTED WITHOUT IT"}
 
 
 def check_reads(
@@ -598,8 +665,9 @@ def check_reads(
     outcome = outcomes(vault, specimen)
     assert {name: outcome[name] for name in refused if outcome[name] not in REFUSALS} == {}
     allowed = {"same", *REFUSALS}
-    others = {name for name, word in outcome.items() if word not in allowed}
-    assert others == blind if exactly else others <= blind
+    others = {name: word for name, word in outcome.items() if word not in allowed}
+    assert set(others.values()) <= NOT_THERE, others
+    assert others.keys() == blind if exactly else others.keys() <= blind
 
 
 def check_report(vault: Vault, specimen: Specimen, expected, *, without_keys: bool) -> None:
@@ -701,7 +769,7 @@ def test_the_columns_are_all_there_are(specimen):
     assert sorted(stored) == sorted(COLUMNS)
 
 
-@pytest.mark.parametrize(("table", "column"), COLUMNS, ids=".".join)
+@pytest.mark.parametrize(("table", "column"), COLUMNS, ids=map(".".join, COLUMNS))
 def test_a_flipped_byte_in_a_column_is_refused_and_found_at_its_place(table, column, specimen):
     blind = HIDDEN if table in {"sessions", "labels"} else frozenset()
     vault = Vault.open(specimen.place)
@@ -716,4 +784,65 @@ def test_a_flipped_byte_in_a_column_is_refused_and_found_at_its_place(table, col
     except VaultError:
         return
     check_reads(vault, specimen, frozenset(), blind, exactly=False)
+    closed(vault)
+
+
+KINDS = ("text", "", b"bytes", b"", 1.5, 7, -1, 2**63 - 1, None)
+
+
+@pytest.mark.parametrize(("table", "column"), COLUMNS, ids=map(".".join, COLUMNS))
+def test_a_value_of_another_kind_is_refused_in_the_vaults_own_words(table, column, specimen):
+    """A file whose rules were taken away can hold anything; no driver's and no Python error comes through."""
+    blind = HIDDEN if table in {"sessions", "labels"} else frozenset()
+    with surgery.opened(specimen.place) as connection:
+        place = ROWS[table][1](connection, specimen)
+        terms = " AND ".join(f"{name} IS :{name}" for name in place) or "true"
+        query = f"SELECT rowid FROM {table} WHERE {terms}"
+        surgery.without_rules(connection, table)
+        (number,) = connection.execute(query, place).fetchone()
+    vault = Vault.open(specimen.place)
+    for value in KINDS:
+        with surgery.opened(specimen.place) as connection:
+            connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (value, number))
+        check_reads(vault, specimen, frozenset(), blind, exactly=False)
+        with contextlib.suppress(VaultError):
+            vault.verify()
+        with contextlib.suppress(VaultError):
+            Vault.open(specimen.place).close()
+    closed(vault)
+
+
+def test_a_number_that_only_equals_the_epoch_is_refused(specimen):
+    """0.0 finds the key that 0 does, and is no place in any context."""
+    with surgery.opened(specimen.place) as connection:
+        surgery.without_rules(connection, "sessions")
+        connection.execute("UPDATE sessions SET epoch = 0.0")
+    vault = Vault.open(specimen.place)
+    check_reads(vault, specimen, frozenset(EVERY), frozenset())
+    closed(vault)
+
+
+def test_an_event_of_another_history_is_refused(original, tmp_path, monkeypatch):
+    """Its row is genuine to the last bit; it only never followed the event that it stands behind."""
+    rows, seq = [], len(original.events) + 1
+    for number in range(2):  # what happens when an old copy goes on: one past, two futures
+        copy = original.copied(tmp_path / str(number))
+        monkeypatch.setenv("XDG_STATE_HOME", str(copy.home / "state"))
+        vault = Vault.open(copy.place)
+        session = vault.access(ALICE).sessions.resume(copy.victim)
+        session.append("note.made", {"history": number})
+        assert [event.payload for event in session.events()][-1] == {"history": number}
+        with surgery.opened(copy.place) as connection:
+            rows.append(copy.row(connection, seq))
+            surgery.update(connection, "events", copy.slot(connection, seq), **rows[0])
+        if number == 0:
+            closed(vault)
+    for read in (
+        lambda: list(session.events()),
+        lambda: list(session.events(limit=1, newest_first=True)),
+        lambda: list(session.events(after=copy.events[-1].id)),
+    ):
+        with pytest.raises(Tampered):
+            read()
+    assert "head" in {finding.kind for finding in vault.verify(without_keys=True).findings}
     closed(vault)

@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
-    consumes,
     initialize,
     invariant,
     multiple,
-    precondition,
     rule,
 )
 
@@ -74,7 +72,7 @@ class SessionsMachine(RuleBasedStateMachine):
     sessions = Bundle("sessions")
     known = Bundle("known")  # (session, an event of it that has an id of the writer's)
 
-    @initialize()
+    @initialize(target=sessions)
     def make(self):
         self.home = Path(tempfile.mkdtemp())
         self.patch = pytest.MonkeyPatch()
@@ -84,6 +82,7 @@ class SessionsMachine(RuleBasedStateMachine):
         self.vaults = [Vault.create(self.place, settings=settings_of_vault), None]
         self.vaults[1] = Vault.open(self.place)
         self.models, self.handles, self.steps = {}, {}, 0
+        return multiple(*(self.create(owner, 0, {}) for owner in (0, 1)))
 
     def sessions_of(self, owner, door):
         return self.vaults[door].access(OWNERS[owner]).sessions
@@ -101,13 +100,16 @@ class SessionsMachine(RuleBasedStateMachine):
         self.steps += 1
         modelled.used = self.steps
 
-    @rule(target=sessions, owner=OWNER, door=DOORS, labels=st.sampled_from(LABELS))
     def create(self, owner, door, labels):
         session = self.sessions_of(owner, door).create(labels=labels, title=f"of {owner}")
         self.handles[session.id, door] = session
         modelled = self.models[session.id] = Modelled(session.id, owner, labels)
         self.used(modelled)
         return modelled
+
+    @rule(target=sessions, owner=OWNER, door=DOORS, labels=st.sampled_from(LABELS))
+    def another(self, owner, door, labels):
+        return self.create(owner, door, labels)
 
     @rule(modelled=sessions, door=DOORS, draft=drafts)
     def append(self, modelled, door, draft):
@@ -174,19 +176,14 @@ class SessionsMachine(RuleBasedStateMachine):
             with pytest.raises(Conflict):
                 self.handle(modelled, door).append_many([draft], expect_head=len(modelled.log) + behind)
 
-    @rule(modelled=consumes(sessions), door=DOORS)
-    def end(self, modelled, door):
-        self.handle(modelled, door).end()
-        modelled.ended = True
+    @rule(modelled=sessions, door=DOORS, seldom=st.integers(0, 3))
+    def end(self, modelled, door, seldom):
+        if seldom == 0:
+            self.handle(modelled, door).end()
+            modelled.ended = True
 
-    @rule(target=sessions, modelled=sessions)
-    def take_up_again(self, modelled):
-        return modelled
-
-    @precondition(lambda self: self.models)
-    @rule(data=st.data(), door=DOORS)
-    def read(self, data, door):
-        modelled = data.draw(st.sampled_from(list(self.models.values())), "session")
+    @rule(data=st.data(), modelled=sessions, door=DOORS)
+    def read(self, data, modelled, door):
         log = modelled.log
         types = data.draw(st.none() | st.lists(st.sampled_from(TYPES), max_size=2), "types")
         run = data.draw(st.sampled_from([None, *RUNS]), "run")
@@ -243,10 +240,8 @@ class SessionsMachine(RuleBasedStateMachine):
         if wanted and state == "active":
             assert sessions.latest(labels=labels).id == found[0].id
 
-    @precondition(lambda self: self.models)
-    @rule(data=st.data(), door=DOORS)
-    def look_over_the_fence(self, data, door):
-        modelled = data.draw(st.sampled_from(list(self.models.values())), "session")
+    @rule(modelled=sessions, door=DOORS)
+    def look_over_the_fence(self, modelled, door):
         with pytest.raises(NotFound):
             self.sessions_of(1 - modelled.owner, door).resume(modelled.id)
 
@@ -286,4 +281,4 @@ class SessionsMachine(RuleBasedStateMachine):
 
 
 TestSessions = SessionsMachine.TestCase
-TestSessions.settings = settings(max_examples=6, stateful_step_count=35, deadline=None)
+TestSessions.settings = settings(max_examples=30, stateful_step_count=35, deadline=None)

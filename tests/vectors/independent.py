@@ -1,7 +1,7 @@
 """The sealed formats once more, written from docs/reference/sealed-format.md alone.
 
 Nothing of `vault` is imported: SHA, HMAC and BLAKE2b from `hashlib` and `hmac`, HKDF-Expand by hand,
-AES-256-GCM and Ed25519 as bare primitives. What this cannot open, a reader of the documentation could not either.
+AES-256-GCM and Ed25519 as bare primitives. What this cannot open, a reader of that page could not either.
 """
 
 import base64
@@ -232,6 +232,11 @@ def session_mac(mac_key: bytes, row: dict) -> bytes:
     return _mac(mac_key, message, b"sv1.session")
 
 
+def blob_mac(mac_key: bytes, session_id: bytes, row: dict) -> bytes:
+    numbers = struct.pack(">QQ", row["epoch"], row["size"])
+    return _mac(mac_key, pack(session_id, row["content_id"], row["address"], numbers), b"sv1.blob")
+
+
 def run_mac(mac_key: bytes, session_id: bytes, row: dict) -> bytes:
     return _mac(mac_key, pack(session_id, row["run_id"], u64(row["written"])), b"sv1.run")
 
@@ -244,8 +249,13 @@ def vault_mac(row_key: bytes, row: dict) -> bytes:
 # ---------------------------------------------------------------------------------------------- ledger
 
 
-def head_leaf(session_id: bytes, version: int, seq: int, chain_value: bytes) -> bytes:
-    return hashlib.sha256(b"\x00" + pack(session_id, u64(version), u64(seq), chain_value)).digest()
+def whose(session_id: bytes, tenant_id: bytes, owner: bytes, external: bytes | None) -> bytes:
+    return hashlib.sha256(pack(session_id, tenant_id, owner, external or b"")).digest()[:16]
+
+
+def head_leaf(session_id: bytes, version: int, seq: int, chain_value: bytes, whose_it_is: bytes) -> bytes:
+    message = pack(session_id, u64(version), u64(seq), chain_value, whose_it_is)
+    return hashlib.sha256(b"\x00" + message).digest()
 
 
 def merkle_root(leaves: list[bytes]) -> bytes:
@@ -306,13 +316,14 @@ def open_entry(content: bytes, name: str, public: bytes) -> dict:
         raise Refused
     heads = []
     for line in body.splitlines():
-        session_id, version, seq, chain_value = line.split(" ")
+        session_id, version, seq, chain_value, whose_it_is = line.split(" ")
         heads.append(
             {
                 "session_id": bytes.fromhex(session_id),
                 "version": int(version),
                 "seq": int(seq),
                 "chain": base64.b64decode(chain_value),
+                "whose": base64.b64decode(whose_it_is),
             }
         )
     return {

@@ -253,6 +253,8 @@ class Anchor:
             if entry is None:
                 raise AssertionError("an empty ledger always gets its first entry")
             content = encode(self._signer, entry)
+            # The ledger never knows more than survives a power loss: it would refuse what is left.
+            self._records.settle()
             try:
                 self._ledger.append(LedgerFile(number=entry.number, content=content))
             except Conflict:

@@ -223,6 +223,14 @@ class Records(Protocol):
         """What the database itself finds wrong with its storage, an index unlike its table among it."""
         ...
 
+    def settle(self) -> None:
+        """Make every commit so far survive a power loss; at once when each of them does by itself.
+
+        Raises:
+            StorageUnavailable: the disk did not take it.
+        """
+        ...
+
     def commits(self) -> int:
         """A number that grows with every commit of this process; ``wait_commit`` waits for it to change."""
         ...

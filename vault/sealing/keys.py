@@ -75,7 +75,7 @@ class TenantKeys:
 
 
 def wrap(parent: bytes, key: bytes, context: bytes) -> bytes:
-    """A key, sealed under its parent for one place (106 bytes with the format byte)."""
+    """A key, sealed under its parent for one place (105 bytes with the format byte)."""
     encryptor = Cobblestone256Encryptor(parent, context)
     return FORMAT + encryptor.update(key) + encryptor.finalize()
 

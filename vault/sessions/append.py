@@ -138,13 +138,15 @@ class _Append:
         if row is None or row.tenant_id != self._grant.tenant.tenant_id or row.owner != self._grant.owner:
             row = verified_session(self._log, self._grant, transaction, session_id)
         placed = [self._place(transaction, prepared) for prepared in self._prepared]
-        while True:
-            result = self._advance(transaction, row, placed)
-            if result is not None:
-                return result
+        result = self._advance(transaction, row, placed)
+        if result is None:
             # The process's view was behind another process's commit. This transaction holds the write
-            # lock, so the row read now cannot move again: at most one more round.
+            # lock, so the row read now cannot move again: one more round does it.
             row = verified_session(self._log, self._grant, transaction, session_id)
+            result = self._advance(transaction, row, placed)
+        if result is None:
+            raise Tampered("the database does not take a session's new head: its rules were changed")
+        return result
 
     def _place(self, transaction: Transaction, prepared: Prepared) -> BlobRow:
         blob = prepared.blob

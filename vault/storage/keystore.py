@@ -32,7 +32,8 @@ class SqlKeyStore:
                 if connection.execute(STATEMENTS["key_exists"], place).fetchone():
                     return False
             for row in rows:
-                connection.execute(STATEMENTS["add_key"], asdict(row))
+                if connection.execute(STATEMENTS["add_key"], asdict(row)).rowcount != 1:
+                    raise Tampered("keys.db does not take a key: its rules were changed")
             return True
 
         stored: bool = self._database.write(work)

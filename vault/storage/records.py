@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 #: Session rows of this process's own last commits; under 1 KiB each.
 _HEADS_MAX: Final = 4096
+#: A planted trigger can make a write come to nothing; then it is not acknowledged.
+_SWALLOWED: Final = "the database did not take a row: its rules were changed"
 _EVENT_COLUMNS: Final = len(EventRow._fields)
 _ADD_EVENT: Final = ordered(STATEMENTS["add_event"], EventRow._fields)
 _ADVANCE_SESSION: Final = ordered(STATEMENTS["advance_session"], (*SessionRow._fields, "expected_mac"))
@@ -136,7 +138,7 @@ class SqlTransaction(SqlReader):
         """Insert a session with its label indexes."""
         parameters = row._asdict()
         del parameters["no"]
-        number: int = self._execute(STATEMENTS["add_session"], parameters).fetchone()[0]
+        number = _number(self._execute(STATEMENTS["add_session"], parameters))
         for label in labels:
             self._execute(STATEMENTS["add_label"], {"label": label, "session_no": number})
         return number
@@ -152,14 +154,14 @@ class SqlTransaction(SqlReader):
 
     def add_event(self, row: EventRow) -> None:
         """Insert an event."""
-        self._execute(_ADD_EVENT, row)
+        if self._execute(_ADD_EVENT, row).rowcount != 1:
+            raise Tampered(_SWALLOWED)
 
     def add_blob(self, row: BlobRow) -> int:
         """Insert a blob."""
         parameters = row._asdict()
         del parameters["no"]
-        number: int = self._execute(STATEMENTS["add_blob"], parameters).fetchone()[0]
-        return number
+        return _number(self._execute(STATEMENTS["add_blob"], parameters))
 
     def keep_run(self, row: RunRow) -> None:
         """Insert or replace the kept count of a run."""
@@ -208,6 +210,10 @@ class SqlRecords:
         """What the database itself finds wrong with its file."""
         return self._database.damage()
 
+    def settle(self) -> None:
+        """Make every commit so far survive a power loss."""
+        self._database.settle()
+
     def commits(self) -> int:
         """Commits of this process so far."""
         return self._database.commits()
@@ -226,6 +232,13 @@ class SqlRecords:
             self._known[session_id] = row
         while len(self._known) > _HEADS_MAX:
             self._known.pop(next(iter(self._known)), None)
+
+
+def _number(inserted: sqlite3.Cursor) -> int:
+    row = inserted.fetchone()
+    if row is None:
+        raise Tampered(_SWALLOWED)
+    return int(row[0])
 
 
 def _sound(row: R) -> R:
