@@ -10,6 +10,7 @@ import pytest
 
 from vault import Principal, Vault
 from vault.errors import Busy, VaultClosed
+from vault.storage.keystore import SqlKeyStore
 
 ALICE = Principal(tenant="acme", subject="alice")
 
@@ -211,6 +212,25 @@ def test_processes_that_make_the_same_tenant_at_once_share_its_keys(place, pytho
     for number in range(12):
         sessions = vault.access(Principal(tenant=f"tenant {number}", subject="alice")).sessions
         assert [event.payload for event in sessions.resume_external("the same").events()] == [number] * 3
+    assert vault.verify().findings == ()
+
+
+def test_a_tenant_that_another_makes_between_two_looks_is_no_tampering(vault, place, monkeypatch):
+    """K3: its two keys are stored together, and looked for one after the other"""
+    get, made = SqlKeyStore.get, []
+    carol = Principal(tenant="initech", subject="carol")
+    with Vault.open(place) as other:
+
+        def meanwhile(store, purpose, *place):
+            found = get(store, purpose, *place)
+            if purpose == "tenant" and not made:
+                made.append(purpose)
+                made.append(other.access(carol).sessions.create().id)
+            return found
+
+        monkeypatch.setattr(SqlKeyStore, "get", meanwhile)
+        mine = vault.access(carol).sessions.create().id
+    assert {item.id for item in vault.access(carol).sessions.find().items} == {made[1], mine}
     assert vault.verify().findings == ()
 
 

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from vault import NewEvent, Principal, Vault, new_event_id
+from vault.audit.anchor import History
 from vault.errors import Conflict, InvalidInput, SessionEnded, StorageUnavailable, VaultClosed
+from vault.storage.files import FileLedger
+from vault.storage.records import SqlReader
 
 ALICE = Principal(tenant="acme", subject="alice")
 
@@ -178,6 +181,35 @@ def test_readers_see_no_false_alarm_while_others_write(vault, alice, place):
     assert run_all([*works, watch, elsewhere]) == []
     assert vault.verify().findings == ()
     assert sum(session.info().event_count for session in sessions) == 6 * (12 * 5 + 108)
+
+
+@pytest.mark.parametrize("moment", ["ledger", "copies", "database"])
+def test_opening_while_another_writes_checkpoints_is_no_roll_back(vault, session, place, monkeypatch, moment):
+    """K4, L2: the other one is ahead of whatever was read first"""
+    own, busy = vault._anchor.history, []
+
+    def meanwhile(method, is_ours):
+        def wrapped(one, *arguments):
+            result = method(one, *arguments)
+            if not is_ours(one) and not busy:
+                busy.append(True)
+                session.append("a.b", 1)
+                vault.checkpoint()
+                busy.pop()
+            return result
+
+        return wrapped
+
+    if moment == "ledger":
+        monkeypatch.setattr(History, "refresh", meanwhile(History.refresh, lambda one: one is own))
+    elif moment == "copies":
+        ours = {id(own._ledger), *map(id, vault._copies)}
+        monkeypatch.setattr(FileLedger, "numbers", meanwhile(FileLedger.numbers, lambda one: id(one) in ours))
+    else:
+        monkeypatch.setattr(SqlReader, "vault", meanwhile(SqlReader.vault, lambda one: bool(busy)))
+    with Vault.open(place) as other:
+        assert other.verify().findings == ()
+    assert session.info().event_count > 0
 
 
 def test_closing_while_threads_work_tells_them_that_it_is_closed(place):

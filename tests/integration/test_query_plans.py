@@ -134,6 +134,9 @@ READS = {
     "the-last-of-two-types": lambda session, log: session.events(
         types=["message.user", "tool.returned"], limit=4, newest_first=True
     ),
+    "a-type-of-a-run": lambda session, log: session.events(
+        run=RUN, types=["tool.returned"], limit=2, newest_first=True
+    ),
     "an-unused-type": lambda session, log: session.events(types=["never.used"]),
     "an-unused-run": lambda session, log: session.events(run=new_run_id()),
     "a-summary": lambda session, log: [session.info()],

@@ -318,7 +318,10 @@ def test_two_open_vaults_write_one_log(session, place, vault):
     with Vault.open(place) as second:
         other = second.access(ALICE).sessions.resume(session.id)
         for number in range(10):
-            (session if number % 2 else other).append("a.b", number)
+            # Either is behind what the other wrote, and yet knows the right head.
+            (session if number % 3 else other).append("a.b", number, expect_head=number)
+        with pytest.raises(Conflict, match="number 10"):
+            other.append("a.b", expect_head=8)
         assert [event.payload for event in session.events()] == list(range(10))
         assert list(other.events()) == list(session.events())
     assert vault.verify().findings == ()

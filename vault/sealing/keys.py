@@ -196,6 +196,8 @@ class KeyHierarchy:
 
     def _load_tenant(self, scope: bytes, *, create: bool) -> TenantKeys | None:
         key_row, index_row = self._store.get("tenant", scope, 0, b""), self._store.get("index", scope, 0, b"")
+        if key_row is None and index_row is not None:
+            key_row = self._store.get("tenant", scope, 0, b"")  # another process made both between the looks
         if (key_row is None) != (index_row is None):
             raise Tampered("the key store holds only one of a tenant's two keys")
         if key_row is None or index_row is None:

@@ -88,7 +88,8 @@ def find(
         with log.records.snapshot() as reader:
             listed = reader.sessions(tenant_id, grant.owner, label=label, before=before, limit=limit + 1)
         for row in listed[:limit]:
-            # A session that moves to the front meanwhile may be seen on two pages; it is never missed.
+            # A session that is used meanwhile moves to the front, where a fresh first page shows it; on the
+            # pages that follow none is shown twice.
             before = (row.used_hour, row.updated_us, row.no)
             item = _item(log, grant, row.session_id)
             if item is None:
