@@ -327,6 +327,15 @@ def test_two_open_vaults_write_one_log(session, place, vault):
     assert vault.verify().findings == ()
 
 
+def test_a_writer_that_is_behind_appends_after_what_another_wrote(session, place):
+    """L2, L8, invariant 3: the head is moved only from where it really is."""
+    with Vault.open(place) as second:
+        other = second.access(ALICE).sessions.resume(session.id)
+        for number in range(10):
+            (session if number % 3 else other).append("a.b", number)
+        assert [(event.seq, event.payload) for event in other.events()] == [(n + 1, n) for n in range(10)]
+
+
 def test_a_closed_vault_says_so(session, vault, alice):
     """Bad input"""
     event = session.append("a.b", raw=b"x")
