@@ -1,8 +1,5 @@
 """Vaults as they are by default, with every commit durable, in a directory of their own."""
 
-import contextlib
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -13,16 +10,6 @@ from vault import Principal, Vault
 
 ROOT = Path(__file__).resolve().parents[2]
 ALICE = Principal(tenant="acme", subject="alice")
-
-
-@pytest.fixture(autouse=True)
-def _state_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-@pytest.fixture
-def place(tmp_path):
-    return tmp_path / "vault"
 
 
 @pytest.fixture
@@ -66,19 +53,3 @@ def together():
         return results
 
     return run
-
-
-@pytest.fixture
-def python():
-    """Starts a program in a process of its own; what still runs at the end of the test is killed."""
-    with contextlib.ExitStack() as stack:
-
-        def start(program, *arguments):
-            command = [sys.executable, "-c", program, *map(str, arguments)]
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-            process = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
-            stack.callback(process.communicate)
-            stack.callback(process.kill)
-            return process
-
-        yield start

@@ -1,9 +1,6 @@
 """A vault in a directory of its own, whose ledger this machine remembers in a directory of its own too."""
 
-import contextlib
 import io
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,16 +9,6 @@ from vault import Principal, Vault
 
 ROOT = Path(__file__).resolve().parents[2]
 ALICE = Principal(tenant="acme", subject="alice")
-
-
-@pytest.fixture(autouse=True)
-def _state_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-@pytest.fixture
-def place(tmp_path):
-    return tmp_path / "vault"
 
 
 @pytest.fixture
@@ -60,19 +47,3 @@ def clock():
 def as_raw():
     """What ``raw`` takes: bytes as they are, or a binary stream of them."""
     return lambda form, body: body if form == "bytes" else io.BytesIO(body)
-
-
-@pytest.fixture
-def python():
-    """Starts a program in a process of its own; what still runs at the end of the test is killed."""
-    with contextlib.ExitStack() as stack:
-
-        def start(program, *arguments):
-            command = [sys.executable, "-c", program, *map(str, arguments)]
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-            process = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
-            stack.callback(process.communicate)
-            stack.callback(process.kill)
-            return process
-
-        yield start
