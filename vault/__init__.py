@@ -23,7 +23,12 @@ from vault.model import (
 )
 
 if TYPE_CHECKING:
+    from vault.policy.freshness import Thresholds
+    from vault.policy.recovery import Reducer, Trigger
+    from vault.sessions.effect import Resolution
+    from vault.sessions.run import Run
     from vault.sessions.session import Session
+    from vault.sessions.wake import Woken
     from vault.wiring import Vault
 
 __version__ = "0.1.0"
@@ -33,16 +38,31 @@ __all__ = [
     "NewEvent",
     "Page",
     "Principal",
+    "Reducer",
+    "Resolution",
+    "Run",
     "Session",
     "SessionSummary",
+    "Thresholds",
+    "Trigger",
     "Vault",
+    "Woken",
     "errors",
     "new_event_id",
     "new_run_id",
 ]
 
 #: Loaded when first asked for: they bring the cryptography and the database with them.
-_LAZY = {"Vault": "vault.wiring", "Session": "vault.sessions.session"}
+_LAZY = {
+    "Vault": "vault.wiring",
+    "Session": "vault.sessions.session",
+    "Run": "vault.sessions.run",
+    "Woken": "vault.sessions.wake",
+    "Resolution": "vault.sessions.effect",
+    "Reducer": "vault.policy.recovery",
+    "Trigger": "vault.policy.recovery",
+    "Thresholds": "vault.policy.freshness",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,8 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vault.errors import InvalidInput, NotFound, StorageUnavailable
+from vault.policy.freshness import Thresholds
+from vault.policy.recovery import EVENTS_SINCE_MAX, SECONDS_SINCE_MAX, Trigger
 
 FILE: Final = "vault.toml"
 _EVERY_MAX: Final = 1_000_000
@@ -30,6 +32,32 @@ class Settings(BaseModel):
     anchor: str = ""
     compress: bool = True
     pad: bool = True
+    checkpoint_after_tool: bool = True
+    checkpoint_events: int = Field(default=50, ge=0, le=EVENTS_SINCE_MAX)
+    checkpoint_seconds: float = Field(default=300.0, ge=0, le=SECONDS_SINCE_MAX)
+    stale_after_seconds: float = Field(default=3_600.0, gt=0)
+    reread_after_seconds: float = Field(default=86_400.0, gt=0)
+    restart_after_seconds: float = Field(default=2_592_000.0, gt=0)
+
+    def trigger(self) -> Trigger:
+        """When a run writes a checkpoint by itself."""
+        return Trigger(
+            after_tool=self.checkpoint_after_tool,
+            every_events=self.checkpoint_events or None,
+            every_seconds=self.checkpoint_seconds or None,
+        )
+
+    def thresholds(self) -> Thresholds:
+        """When what a session observed counts as old.
+
+        Raises:
+            InvalidInput: rereading would come after restarting, or a number is out of range.
+        """
+        return Thresholds(
+            stale_after_seconds=self.stale_after_seconds,
+            reread_after_seconds=self.reread_after_seconds,
+            restart_after_seconds=self.restart_after_seconds,
+        )
 
     def every(self) -> int:
         """Events between two ledger entries."""
@@ -60,6 +88,18 @@ anchor = {anchor}
 # zstd before encryption, and padding that hides lengths (about 2.5 %).
 compress = {compress}
 pad = {pad}
+
+# A run writes a checkpoint by itself: after a tool answered, every so many events, every so many seconds
+# (0: not for that reason).
+checkpoint_after_tool = {checkpoint_after_tool}
+checkpoint_events = {checkpoint_events}
+checkpoint_seconds = {checkpoint_seconds}
+
+# What a session observed is stale after so long, unless it said how long it holds; unused for so long, the
+# advice is to read again, or to start anew with a summary. In seconds.
+stale_after_seconds = {stale_after_seconds}
+reread_after_seconds = {reread_after_seconds}
+restart_after_seconds = {restart_after_seconds}
 """
 
 
@@ -70,16 +110,11 @@ def write(directory: Path, settings: Settings) -> None:
         return json.dumps(value)  # its escapes are among TOML's
 
     every = settings.ledger_every
-    content = _TEMPLATE.format(
-        vault_id=settings.vault_id,
-        synchronous=settings.synchronous,
-        lock_seconds=settings.lock_seconds,
-        ledger=quoted(settings.ledger),
-        ledger_every=every if isinstance(every, int) else quoted(every),
-        anchor=quoted(settings.anchor),
-        compress=str(settings.compress).lower(),
-        pad=str(settings.pad).lower(),
-    )
+    values = settings.model_dump()
+    values |= {name: str(value).lower() for name, value in values.items() if isinstance(value, bool)}
+    values |= {"ledger": quoted(settings.ledger), "anchor": quoted(settings.anchor)}
+    values["ledger_every"] = every if isinstance(every, int) else quoted(every)
+    content = _TEMPLATE.format(**values)
     try:
         descriptor = os.open(directory / FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -117,6 +152,7 @@ def checked(values: dict[str, Any]) -> Settings:
     """
     try:
         settings = Settings.model_validate(values)
+        settings.thresholds()
         if isinstance(settings.ledger_every, int) and not 1 <= settings.ledger_every <= _EVERY_MAX:
             raise InvalidInput(f'the setting ledger_every is 1 to {_EVERY_MAX}, or "every_commit"')
     except ValidationError as error:

@@ -73,6 +73,41 @@ class SessionEnded(VaultError):
     exit_code = 9
 
 
+class ConfigDrift(Conflict):
+    """The agent's configuration is not the one this session was made under; say which one is to count."""
+
+    exit_code = 7
+
+
+class InDoubt(VaultError):
+    """An effect was intended and nobody knows whether it happened; find out, then resolve it."""
+
+    exit_code = 15
+
+    def __init__(self, message: str | None = None, *, effect: object = None) -> None:
+        """Say which effect, for code: ``effect`` is its ``EffectState``."""
+        super().__init__(message)
+        self.effect = effect
+
+
+class EffectFailed(VaultError):
+    """Raised by what carries out an effect, when it is certain that nothing happened; recorded as failed."""
+
+    exit_code = 16
+
+
+class Stale(VaultError):
+    """What a write depends on was observed too long ago, or not at all; observe it again, then decide."""
+
+    exit_code = 17
+
+
+class Diverged(VaultError):
+    """Replaying the log gives another state than a checkpoint holds; use the reducer that made it."""
+
+    exit_code = 18
+
+
 class InvalidInput(VaultError, ValueError):
     """What was given cannot be stored as it is; the message says what to give instead."""
 
@@ -104,7 +139,7 @@ class StorageFull(StorageUnavailable):
 
 
 class Busy(StorageUnavailable):
-    """Another writer kept the vault locked past the deadline; try again, or raise `lock_seconds`."""
+    """Another writer or run was in the way past the deadline; wait for it, or try again."""
 
     exit_code = 11
 

@@ -14,7 +14,7 @@ from vault.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
 SessionId = NewType("SessionId", str)
 EventId = NewType("EventId", str)
@@ -182,14 +182,17 @@ class NewEvent:
     occurred_at: datetime | None = None
     usage: Mapping[str, Any] | None = field(default=None, repr=False)
     level: str = "L3"
+    resource: str | None = field(default=None, repr=False)
+    valid_for: timedelta | None = None
 
 
 class Event(NamedTuple):
     """One fact of a session's log, as a reader gets it.
 
     ``seq`` is its place in the log, from 1; ``recorded_at`` the vault's time, never going back within a
-    session; ``occurred_at`` the original time of an imported event; ``size`` the bytes of the sealed
-    payload. A raw payload above ``EAGER_BYTES_MAX`` is ``streamed``: not loaded, ``Session.open`` reads it.
+    session; ``occurred_at`` the original time of an imported event; ``resource`` what an observation is of,
+    ``valid_for_us`` how long it holds from ``observed_at``; ``size`` the bytes of the sealed payload. A raw
+    payload above ``EAGER_BYTES_MAX`` is ``streamed``: not loaded, ``Session.open`` reads it.
 
     A named tuple, because making a frozen dataclass of this many fields takes a tenth of an append.
     """
@@ -211,6 +214,8 @@ class Event(NamedTuple):
     payload_ref: str
     size: int
     streamed: bool
+    resource: str | None = None
+    valid_for_us: int | None = None
 
     @property
     def recorded_at(self) -> datetime:
@@ -233,8 +238,26 @@ class Event(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """The lease of a session as it stands.
+
+    ``run`` is whoever has it, None when nobody has; ``live`` whether it was renewed in time: else its process
+    is gone, or paused; ``waiting`` how many runs wait for it.
+    """
+
+    run: RunId | None = None
+    live: bool = False
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
-    """What a person needs to recognise a session in a list; the two messages are previews."""
+    """What a person needs to recognise a session in a list; the two messages are previews.
+
+    ``fork`` is None, or the fork's document: ``of`` which session, ``at`` which event, and ``not_forked``:
+    what happened to the world behind that event and stays so. ``shared_through`` is the last place that a
+    fork shares with its original, 0 for any other session; ``lease`` says whether a run is active.
+    """
 
     id: SessionId
     title: str | None = field(repr=False)
@@ -249,6 +272,9 @@ class SessionSummary:
     event_count: int
     first_message: str | None = field(repr=False)
     last_message: str | None = field(repr=False)
+    fork: Mapping[str, Any] | None = field(default=None, repr=False)
+    shared_through: int = 0
+    lease: Holding = field(default_factory=Holding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

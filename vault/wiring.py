@@ -322,6 +322,8 @@ class Vault:
             witness=self._witness,
             sealing=Sealing(compress=self._settings.compress, pad=self._settings.pad),
             appended=self._appended,
+            trigger=self._settings.trigger(),
+            thresholds=self._settings.thresholds(),
         )
         self._door, self._pending = Door(self._keys), 0
         self._verification = Verification(self._records, self._log.blobs, self._keys)

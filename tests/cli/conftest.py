@@ -4,8 +4,11 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 
 from vault import Principal, Vault
 from vault.cli import main
+from vault.errors import EffectFailed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -95,3 +99,43 @@ def vault(place: Path) -> Path:
         session.append("tool.requested", {"month": 8}, tool="warehouse", caused_by=asked.id)
         session.append("message.assistant", {"content": "The south fell."})
     return place / "my.vault"
+
+
+@pytest.fixture
+def crashed(vault: Path) -> str:
+    """In the vault, a session whose last run ended without a word within an effect; its id.
+
+    Before that: a run with an answered tool, a checkpoint and an open approval that was granted afterwards;
+    one with a committed and a failed effect and a summary; one that failed.
+    """
+    with Vault.open(vault) as opened:
+        sessions = opened.access(Principal(tenant="default", subject="owner")).sessions
+        session = sessions.create(
+            title="A refund", config="support@3", config_document={"tools": {"crm": {}}, "model": "one"}
+        )
+        session.append("message.user", {"content": "I want my money back."})
+        with session.run() as run:
+            asked = run.append("tool.requested", {"customer": 42}, tool="crm")
+            seen = {"resource": "crm/42", "observed_at": datetime.now(UTC), "valid_for": timedelta(minutes=5)}
+            run.append("tool.returned", {"balance": 120}, tool="crm", caused_by=asked.id, **seen)
+            approval = run.append("approval.requested", {"what": "a refund of 120"})
+            run.append("state.changed", {"from": "triage", "to": "refund"})
+        session.append("approval.granted", {"by": "bob"}, caused_by=approval.id)
+        with session.run() as run:
+            run.effect("email.send", "order-7", {"to": "o@example.org"}).once(lambda _: {"id": "m-1"})
+            with suppress(EffectFailed):
+                run.effect("sms.send", "order-7").once(no_such_number)
+            covered = {"first": asked.id, "last": approval.id, "first_seq": 1, "last_seq": 8}
+            run.append("context.summarized", {"summary": "120 back for order 7; approved.", **covered})
+        with suppress(ZeroDivisionError), session.run() as run:
+            1 / 0  # noqa: B018
+        run = session.run(lease_seconds=0.1)
+        run.append("tool.requested", {"account": "x"}, tool="bank")
+        run.effect("payment.refund", "order-7", {"amount": 120}, resource="crm/42", subject="Ann").intend()
+    time.sleep(0.2)  # its lease runs out: the closed vault renews none
+    return session.id
+
+
+def no_such_number(_: Any) -> None:
+    """What carries out an effect of which it is certain that nothing happened."""
+    raise EffectFailed("there is no such number")

@@ -6,7 +6,8 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from vault.cli import at_rest, demo
+from vault import Resolution
+from vault.cli import at_rest, demo, demo_crash
 
 SAMPLE = Path(__file__).parents[2] / "vault" / "_sample" / "support-conversation.jsonl"
 
@@ -21,7 +22,7 @@ def test_the_demonstration_holds_in_one_screen_and_leaves_nothing_behind(start, 
     assert (process.returncode, err) == (0, b"")
     assert len(lines) <= 40
     assert all(len(line) <= 80 for line in lines)
-    assert [line[:2] for line in lines if line[:1].isdigit()] == [f"{number}." for number in range(1, 9)]
+    assert [line[:2] for line in lines if line[:1].isdigit()] == [f"{number}." for number in range(1, 10)]
     assert not any("DOES NOT HOLD" in line for line in lines)
     assert list((tmp_path / "temporary").iterdir()) == []
     assert list(place.iterdir()) == []
@@ -33,12 +34,14 @@ def test_every_step_says_what_was_seen(call):
     assert done.code == 0
     assert done.document["holds"]
     seen = [step["evidence"] for step in done.document["steps"]]
-    assert len(seen) == 8
+    assert len(seen) == 9
     found, wanted = [int(word) for word in seen[6].split() if word.isdigit()][:2]
     assert found == wanted > 40
     assert seen[6].endswith(": 0")
     assert "there is no such session" in seen[4]
-    assert "payload" in seen[7]
+    assert "signal 9" in seen[7]
+    assert seen[7].endswith("payments in the bank's book: 1")
+    assert "payload" in seen[8]
 
 
 def test_what_is_kept_can_be_looked_at(call, place, monkeypatch):
@@ -46,7 +49,7 @@ def test_what_is_kept_can_be_looked_at(call, place, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(place / "kept" / "state"))
     monkeypatch.setenv("SESSION_VAULT", str(place / "kept" / "demo.vault"))
     who = ["--tenant", "Tidewater Kettles", "--as", "Ottoline Quarrenby"]
-    assert len(call("sessions", "--json", *who).document["sessions"]) == 2
+    assert len(call("sessions", "--json", *who).document["sessions"]) == 3
     assert call("verify").code == 0
     assert call("verify", "--vault", "kept/damaged-copy.vault").code == 4
     done = call("demo", "--keep", "kept")
@@ -57,7 +60,7 @@ def test_what_is_kept_can_be_looked_at(call, place, monkeypatch):
     ("broken", "claims"),
     [
         pytest.param(
-            {"_verified": lambda *_: {"ok": True}, "readable": lambda *_: set()}, [7, 8], id="finds-nothing"
+            {"_verified": lambda *_: {"ok": True}, "readable": lambda *_: set()}, [7, 9], id="finds-nothing"
         ),
         pytest.param(
             {
@@ -66,7 +69,7 @@ def test_what_is_kept_can_be_looked_at(call, place, monkeypatch):
                 "readable": lambda texts, _: set(texts),
                 "_refuses_to_read": lambda *_: False,
             },
-            [3, 5, 7, 8],
+            [3, 5, 7, 9],
             id="refuses-nothing",
         ),
     ],
@@ -78,6 +81,32 @@ def test_a_claim_that_does_not_hold_is_said_and_ends_with_1(call, monkeypatch, b
     assert done.code == 1
     assert not done.document["holds"]
     assert [step["step"] for step in done.document["steps"] if not step["holds"]] == claims
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        pytest.param(
+            "asked_the_bank", lambda *_: Resolution(decision="retry", by="nobody"), id="the-bank-is-not-asked"
+        ),
+        pytest.param("_is_refused", lambda *_: False, id="repeated-by-itself"),
+        pytest.param("killed_agent", lambda *_: -9, id="nothing-was-killed"),
+    ],
+)
+def test_an_effect_that_a_crash_repeats_or_misses_is_said(call, monkeypatch, name, part):
+    """C5."""
+    monkeypatch.setattr(demo_crash, name, part)
+    done = call("demo", "--json")
+    assert done.code == 1
+    assert [step["step"] for step in done.document["steps"] if not step["holds"]] == [8]
+
+
+def test_an_agent_that_ends_by_itself_does_not_count_as_killed(call, monkeypatch):
+    monkeypatch.setattr(demo_crash, "pay", lambda *_: None)
+    monkeypatch.setattr(demo_crash, "killed_agent", lambda *_: 0)
+    done = call("demo", "--json")
+    assert [step["step"] for step in done.document["steps"] if not step["holds"]] == [8]
+    assert done.document["steps"][7]["evidence"].endswith("payments in the bank's book: 0")
 
 
 def test_a_claim_that_does_not_hold_stands_out(capsys):

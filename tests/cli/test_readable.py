@@ -119,12 +119,21 @@ def test_a_large_payload_reads_shortly(payload: object):
 
 def test_a_document_says_everything_that_is_known_of_an_event():
     event = EVENT._replace(
-        run="run_x", tool="sql", usage={"tokens": 3}, payload={"a": 1}, occurred_us=EVENT.recorded_us
+        run="run_x",
+        tool="sql",
+        usage={"tokens": 3},
+        payload={"a": 1},
+        occurred_us=EVENT.recorded_us,
+        resource="crm/customer/42",
+        valid_for_us=300_000_000,
     )
     found = event_document(event)
     assert found["recorded_at"] == found["occurred_at"] == "2025-03-01T12:00:00.000000Z"
     assert found["observed_at"] is None
-    assert {name: found[name] for name in ("run", "tool", "usage", "payload")} == {
+    names = ("run", "tool", "usage", "payload", "resource", "valid_for_us")
+    assert {name: found[name] for name in names} == {
+        "resource": "crm/customer/42",
+        "valid_for_us": 300_000_000,
         "run": "run_x",
         "tool": "sql",
         "usage": {"tokens": 3},

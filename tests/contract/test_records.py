@@ -34,6 +34,10 @@ def session_row(number, **changes):
         updated_us=number,
         used_hour=number // 10,
         ended_us=0,
+        lease=b"",
+        forked_from=None,
+        base_seq=0,
+        base_chain=b"",
         about=b"about",
         mac=number.to_bytes(32),
     )
@@ -60,6 +64,7 @@ def event_row(session_no, seq, **changes):
         blob_no=None,
         address=seq.to_bytes(32),
         size=10,
+        ref=None,
         chain=b"c" * 32,
         mac=b"m" * 32,
     )
@@ -148,17 +153,124 @@ def test_a_head_moves_only_from_the_row_it_was_made_from(records, open_records):
     """L8, invariant 3: compare-and-set"""
     first = added(records, session_row(1))
     second = first._replace(version=2, head_seq=1, updated_us=20, used_hour=2, tails=b"t", mac=b"2" * 32)
-    third = second._replace(version=3, state="ended", ended_us=25, mac=b"3" * 32)
+    third = second._replace(version=3, lease=b"held", mac=b"3" * 32)
+    fourth = third._replace(version=4, head_seq=2, mac=b"4" * 32)
+    fifth = fourth._replace(version=5, lease=b"", state="ended", ended_us=25, about=b"a", mac=b"5" * 32)
     for opened, row, before, moves in (
         (records, second, first, True),
         (records, second, first, False),
         (open_records(), third, first, False),
         (open_records(), third, second, True),
         (records, second, third._replace(mac=b"?" * 32), False),
+        (records, fourth, third, True),
+        (open_records(), third, second, False),
+        (records, fifth, fourth, True),
     ):
         assert opened.transact(lambda t, row=row, before=before: t.move_session(row, before)) is moves
-    assert read(records, lambda reader: reader.session(first.session_id, TENANT, OWNER)) == third
+        if moves:
+            stored = read(open_records(), lambda reader: reader.session(first.session_id, TENANT, OWNER))
+            assert stored == row
     assert [row.no for row in read(records, list_of)] == [first.no]
+
+
+def test_a_fork_is_stored_with_what_it_shares_and_found_by_it(records, open_records):
+    """S1: of the same owner only"""
+    parent = added(records, session_row(1))
+    base = {"forked_from": parent.session_id, "base_seq": 7, "base_chain": b"b" * 32}
+    forks = [added(records, session_row(n, lease=b"l", head_seq=7, **base)) for n in (3, 2)]
+    added(records, session_row(4, **base | {"forked_from": forks[0].session_id}))
+    added(records, session_row(5, owner=OTHER, **base))
+    added(records, session_row(6, tenant_id=OTHER, **base))
+
+    def forks_of(reader, session_id):
+        return list(reader.scan("forks_of", session_id=session_id, tenant_id=TENANT, owner=OWNER))
+
+    for opened in (records, open_records()):
+        for fork in forks:
+            assert read(opened, lambda reader, f=fork: reader.session(f.session_id, TENANT, OWNER)) == fork
+        found = read(opened, lambda reader: forks_of(reader, parent.session_id))
+        assert found == [(fork.session_id,) for fork in forks]
+        assert read(opened, lambda reader: forks_of(reader, forks[1].session_id)) == []
+
+
+REFS = [b"\x00" * 16, b"\x03" + b"\xff" * 15, b"\x04" + bytes(15), b"\xfb" + b"\xff" * 15, b"\xff" * 16]
+
+
+def test_the_events_about_something_are_those_within_the_bounds(records):
+    """C4, S3: of one session, each with its payload"""
+    sessions = [added(records, session_row(number)) for number in (1, 2)]
+    rows = [
+        event_row(session.no, seq, ref=ref)
+        for session in sessions
+        for seq, ref in enumerate([None, *REFS, REFS[1], None], start=1)
+    ]
+    blob = BlobRow(0, sessions[0].no, 0, b"i" * 16, b"a" * 32, 5, b"inner", b"m" * 32)
+
+    def work(transaction):
+        number = transaction.add_blob(blob)
+        rows[3] = rows[3]._replace(body=None, blob_no=number)
+        for row in rows:
+            transaction.add_event(row)
+
+    records.transact(work)
+    rows[3] = rows[3]._replace(body=b"inner")
+    for low in [b"\x00", b"\x04", b"\xfc", *REFS]:
+        for high in [b"\x04", b"\xfc", b"\xff" * 17, *REFS]:
+            found = read(records, lambda r, low=low, high=high: r.events_about(sessions[0].no, low, high))
+            wanted = [
+                row
+                for row in rows
+                if row.session_no == sessions[0].no and row.ref is not None and low <= row.ref < high
+            ]
+            assert sorted(found, key=lambda row: row.seq) == wanted
+
+
+def test_what_was_changed_is_found_newest_first_among_an_owners_sessions(records):
+    """S3, S4: of one tag, since a time, and of nobody else"""
+    mine, other = added(records, session_row(1)), added(records, session_row(2))
+    strangers = [added(records, session_row(3, owner=OTHER)), added(records, session_row(4, tenant_id=OTHER))]
+
+    def work(transaction):
+        for session in (mine, other, *strangers):
+            for seq in range(1, 5):
+                row = event_row(session.no, seq, recorded_us=10 * seq + session.no)
+                transaction.add_event(row)
+                for tag in (b"r" * 16, b"s" * 16)[: 1 + seq % 2]:
+                    transaction.add_touch(tag, row)
+
+    records.transact(work)
+
+    def touched(reader, tag, since_us, limit=99):
+        where = {"tenant_id": TENANT, "owner": OWNER, "limit": limit}
+        return list(reader.scan("touched_since", tag=tag, since_us=since_us, **where))
+
+    every = [
+        (session.session_id, seq, 10 * seq + session.no)
+        for seq in (4, 3, 2, 1)
+        for session in sorted((mine, other), key=lambda row: -row.no)
+    ]
+    assert read(records, lambda reader: touched(reader, b"r" * 16, 0)) == every
+    assert read(records, lambda reader: touched(reader, b"r" * 16, 0, limit=3)) == every[:3]
+    since = every[2][2]
+    assert read(records, lambda reader: touched(reader, b"r" * 16, since)) == every[:2]
+    odd = [place for place in every if place[1] % 2]
+    assert read(records, lambda reader: touched(reader, b"s" * 16, 0)) == odd
+    assert read(records, lambda reader: touched(reader, b"t" * 16, 0)) == []
+    tags = read(records, lambda r: list(r.scan("tags_of_session", session_no=mine.no, limit=9)))
+    assert sorted(tags) == [(b"r" * 16,), (b"s" * 16,)]
+    entries = read(records, lambda r: list(r.scan("all_touches_of_session", session_no=mine.no)))
+    assert len(entries) == 6
+
+
+def test_an_entry_in_the_index_of_changes_stands_once_and_belongs_to_a_session(records):
+    """Invariant 4"""
+    session = added(records, session_row(1))
+    row = event_row(session.no, 1)
+    records.transact(lambda t: (t.add_event(row), t.add_touch(b"r" * 16, row)))
+    for again in (row, event_row(session.no + 9, 1)):
+        with pytest.raises(Tampered, match="breaks its rules"):
+            records.transact(lambda t, again=again: t.add_touch(b"r" * 16, again))
+    assert len(read(records, lambda r: list(r.scan("all_touches_of_session", session_no=session.no)))) == 1
 
 
 @pytest.fixture(scope="module")

@@ -102,7 +102,7 @@ def test_every_command_of_the_readme_exists(place: Path):
 
 
 def test_every_step_of_the_tutorial_prints_what_it_shows(place: Path):
-    """S1, S2, O1, K4, L12: one shell from top to bottom, as a reader would do it."""
+    """S1, S2, O1, K4, L12, C4, C5: one shell from top to bottom, as a reader would do it."""
     shown: list[tuple[str, str]] = []
     for kind, block in blocks(TUTORIAL):
         if kind == "python":

@@ -4,13 +4,14 @@ import io
 import math
 import os
 import shutil
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from vault import NewEvent, Principal, Vault, new_event_id
 from vault.errors import (
+    Conflict,
     InvalidInput,
     KeyUnavailable,
     LimitExceeded,
@@ -26,6 +27,7 @@ from vault.sessions import prepare
 
 ALICE = Principal(tenant="acme", subject="alice")
 CANARY = "Zanzibar-4711"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001
 KNOT: list = []
 KNOT.append(KNOT)
@@ -49,6 +51,7 @@ EVENTS = {
     "type-in-capitals": ({"type": f"{CANARY}.x"}, InvalidInput),
     "type-too-long": ({"type": "a." + "b" * 63}, InvalidInput),
     "type-missing": ({"type": None}, InvalidInput),
+    "type-a-number": ({"type": 5}, InvalidInput),
     "nan": ({"payload": [math.nan]}, InvalidInput),
     "bytes": ({"payload": {CANARY: b"x"}}, InvalidInput),
     "tuple": ({"payload": (1, 2)}, InvalidInput),
@@ -72,6 +75,45 @@ EVENTS = {
     "observed-naive": ({"observed_at": NAIVE}, InvalidInput),
     "observed-text": ({"observed_at": "2026-01-01T00:00:00Z"}, InvalidInput),
     "occurred-naive": ({"occurred_at": NAIVE}, InvalidInput),
+    "resource-empty": ({"resource": ""}, InvalidInput),
+    "resource-too-long": ({"resource": "x" * (NAME_LENGTH_MAX + 1)}, InvalidInput),
+    "resource-surrogate": ({"resource": CANARY + "\ud800"}, InvalidInput),
+    "resource-a-list": ({"resource": [CANARY]}, InvalidInput),
+    "valid-from-nowhere": ({"valid_for": timedelta(hours=1)}, InvalidInput),
+    "valid-for-no-time": ({"valid_for": timedelta(0), "observed_at": NOW}, InvalidInput),
+    "valid-for-less-than-none": ({"valid_for": timedelta(-1), "observed_at": NOW}, InvalidInput),
+    "valid-for-too-long": ({"valid_for": timedelta(days=105_000), "observed_at": NOW}, InvalidInput),
+    "valid-for-a-number": ({"valid_for": 60, "observed_at": NOW}, InvalidInput),
+    "effect-without-a-payload": ({"type": "effect.intended"}, InvalidInput),
+    "effect-of-text": ({"type": "effect.intended", "payload": CANARY}, InvalidInput),
+    "effect-in-bytes": ({"type": "effect.intended", "raw": b"{}"}, InvalidInput),
+    "effect-without-a-key": ({"type": "effect.intended", "payload": {"kind": CANARY}}, InvalidInput),
+    "effect-of-no-kind": ({"type": "effect.intended", "payload": {"kind": 5, "key": CANARY}}, InvalidInput),
+    "effect-key-too-long": (
+        {"type": "effect.intended", "payload": {"kind": "k", "key": CANARY * 100}},
+        InvalidInput,
+    ),
+    "effect-about-no-subject": (
+        {"type": "effect.intended", "payload": {"kind": "k", "key": "k", "subject": [CANARY]}},
+        InvalidInput,
+    ),
+    "effect-decided-by-no-word": (
+        {"type": "effect.resolved", "payload": {"kind": "k", "key": "k", "decision": CANARY}},
+        InvalidInput,
+    ),
+    "effect-committed-out-of-nowhere": (
+        {"type": "effect.committed", "payload": {"kind": CANARY, "key": CANARY}},
+        Conflict,
+    ),
+    "effect-failed-out-of-nowhere": (
+        {"type": "effect.failed", "payload": {"kind": CANARY, "key": CANARY}},
+        Conflict,
+    ),
+    "checkpoint-without-a-state": ({"type": "checkpoint.created", "payload": {"sha256": "0"}}, InvalidInput),
+    "checkpoint-of-another-hash": (
+        {"type": "checkpoint.created", "payload": {"state": CANARY, "sha256": "0" * 64, "through": 0}},
+        InvalidInput,
+    ),
     "usage-not-a-dict": ({"usage": [1]}, InvalidInput),
     "usage-nan": ({"usage": {CANARY: math.nan}}, InvalidInput),
     "usage-too-large": ({"usage": {"text": "x" * 10**6}}, LimitExceeded),

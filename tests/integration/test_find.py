@@ -64,6 +64,25 @@ def test_a_person_recognises_a_session_in_the_list(alice, session):
     assert "rained" not in repr(item)
 
 
+def test_a_person_recognises_a_fork_by_what_it_shares(alice, session):
+    """S1, S2: its previews are those of the whole talk, and it says where it left the other"""
+    asked = session.append("message.user", "Why did sales drop?")
+    session.append("message.assistant", "Because it rained.")
+    fork = alice.fork(session.id, at=asked.id, labels={"try": "2"})
+    (item,) = alice.find(labels={"try": "2"}).items
+    assert item == fork.info()
+    assert (item.title, item.parent, item.fork["at"]) == ("August sales", session.id, asked.id)
+    assert (item.first_message, item.last_message) == ("Why did sales drop?", "Why did sales drop?")
+    assert item.event_count == 1
+    fork.append("message.assistant", "Because of the prices.")
+    (item, original) = alice.find(limit=2).items
+    assert (item.id, original.id) == (fork.id, session.id)
+    assert (item.first_message, item.last_message) == ("Why did sales drop?", "Because of the prices.")
+    assert (original.last_message, original.fork) == ("Because it rained.", None)
+    assert "rained" not in repr(item)
+    assert asked.id not in repr(item)
+
+
 def test_a_session_without_anything_is_in_the_list_too(alice):
     """S2"""
     made = alice.create()

@@ -150,3 +150,36 @@ def test_closing_the_vault_ends_a_follower_with_that_word(session, vault):
     vault.close()
     thread.join(50)
     assert ended == [True]
+
+
+def test_a_follower_sees_a_run_and_what_is_posted_to_it_in_the_logs_order(session):
+    """L10, S6"""
+    seen = []
+    stop = threading.Event()
+    follower = threading.Thread(target=lambda: seen.extend(session.follow(stop=stop, poll_seconds=0.01)))
+    follower.start()
+    with session.run() as run:
+        for number in range(20):
+            run.append("a.b", number)
+            session.post("message.user", {"content": str(number)})
+        run.effect("mail", "1").once(lambda _: 7)
+        run.checkpoint()
+    session.end()
+    follower.join(60)
+    stop.set()
+    assert not follower.is_alive()
+    assert seen == list(session.events())
+    assert [event.seq for event in seen] == list(range(1, 46))
+
+
+def test_following_a_fork_from_an_event_that_it_shares_catches_up_across_the_fork_point(alice, session):
+    """L10, S1"""
+    shared = [session.append("a.b", n) for n in range(5)]
+    fork = alice.fork(session.id, at=shared[3].id)
+    own = [fork.append("a.b", n) for n in range(2)]
+    session.append("a.b", "of the original only")
+    for start, wanted in ((None, shared[:4] + own), (shared[1], shared[2:4] + own), (own[0], own[1:])):
+        after = None if start is None else start.id
+        assert list(fork.follow(after=after, idle_seconds=0, poll_seconds=0.01)) == wanted
+    with pytest.raises(NotFound):
+        fork.follow(after=shared[4].id)

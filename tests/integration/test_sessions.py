@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from vault import NewEvent, Principal, Vault, new_event_id, new_run_id
+from vault import NewEvent, Principal, Vault, new_event_id, new_run_id, vocabulary
 from vault.errors import Conflict, InvalidInput, LimitExceeded, NotFound, SessionEnded, VaultClosed
 
 ALICE = Principal(tenant="acme", subject="alice")
@@ -26,6 +26,8 @@ def full_event(**changes):
         "tool": "warehouse",
         "caused_by": new_event_id(),
         "observed_at": MOMENT,
+        "valid_for": timedelta(minutes=5, microseconds=1),
+        "resource": "crm/customer/42",
         "occurred_at": MOMENT - timedelta(days=1),
         "usage": {"model": "m-1", "tokens": {"in": 10, "out": 3}},
         "level": "L1",
@@ -50,6 +52,7 @@ def test_an_appended_event_carries_all_that_it_was_given(session, place, vault):
     appended = session.append_many([given])[0]
     for field in ("type", "run", "tool", "caused_by", "observed_at", "occurred_at", "usage", "level"):
         assert getattr(appended, field) == getattr(given, field), field
+    assert (appended.resource, appended.valid_for_us) == ("crm/customer/42", 300_000_001)
     assert (appended.id, appended.session_id, appended.seq) == (given.event_id, session.id, 1)
     assert appended.payload == given.payload
     assert appended.raw is None
@@ -69,6 +72,26 @@ def test_an_event_needs_only_its_type(session):
     assert {event.run, event.tool, event.caused_by, event.observed_at, event.occurred_at, event.usage} == {
         None
     }
+    assert (event.resource, event.valid_for_us) == (None, None)
+
+
+def test_an_observation_holds_from_a_microsecond_to_285_years(session):
+    """L6, S3"""
+    for valid_for in (timedelta(microseconds=1), timedelta(microseconds=2**53 - 1)):
+        event = session.append("a.b", observed_at=MOMENT, valid_for=valid_for)
+        assert timedelta(microseconds=event.valid_for_us) == valid_for
+        assert list(session.events(limit=1, newest_first=True)) == [event]
+
+
+def test_a_typed_fact_is_appended_like_any_event_and_what_is_given_beside_it_counts(session):
+    """L6"""
+    fact = vocabulary.ToolReturned(tool="crm", result=[1], resource="crm/1", observed_at=MOMENT)
+    event = session.append(fact, valid_for=timedelta(hours=1), level="L1", run=new_run_id())
+    assert (event.type, event.payload, event.tool, event.resource) == ("tool.returned", [1], "crm", "crm/1")
+    assert (event.observed_at, event.valid_for_us, event.level) == (MOMENT, 3_600_000_000, "L1")
+    assert list(session.events()) == [event]
+    with pytest.raises(InvalidInput, match="payload already"):
+        session.append(fact, {"another": 1})
 
 
 def test_times_in_other_zones_are_the_same_moments(session):
@@ -103,7 +126,7 @@ def test_the_same_event_written_twice_is_stored_once(session, vault):
 
 
 FIELDS = ("type", "payload", "event_id", "run", "tool", "caused_by", "observed_at", "occurred_at", "usage")
-FIELDS += ("level",)
+FIELDS += ("level", "valid_for", "resource")
 CHANGES = {
     "type": "tool.failed",
     "payload": {"rows": [1, 2.5, None, "e"]},
@@ -112,6 +135,8 @@ CHANGES = {
     "tool": "Warehouse",
     "caused_by": new_event_id(),
     "observed_at": MOMENT + timedelta(microseconds=1),
+    "valid_for": timedelta(minutes=5),
+    "resource": "crm/customer/43",
     "occurred_at": MOMENT,
     "usage": {"model": "m-1", "tokens": {"in": 10, "out": 4}},
     "level": "L0",
@@ -133,6 +158,8 @@ def test_an_id_is_refused_for_other_content(session, changes, large):
     fields = {name: getattr(given, name) for name in FIELDS} | changes
     if "raw" in changes:
         fields["payload"] = None
+    if fields["observed_at"] is None:
+        fields["valid_for"] = None  # it counts from there: alone it would be refused for that
     with pytest.raises(Conflict, match="other content"):
         session.append_many([NewEvent(**fields)])
     assert list(session.events()) == [stored]

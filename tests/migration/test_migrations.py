@@ -11,14 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from vault import Principal, Vault, data
+from vault import Principal, Vault, data, new_run_id
 from vault.errors import NewerVault, StorageUnavailable
+from vault.sessions import prepare
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = data.migrations()
 ALICE = Principal(tenant="acme", subject="alice")
 
-SECOND = """-- Another table, filled from what is there, and an index.
+NEXT = len(list((SHIPPED / "sqlite" / "data").glob("*.sql"))) + 1
+
+TO_COME = """-- Another table, filled from what is there, and an index.
 CREATE TABLE notes (no INTEGER NOT NULL PRIMARY KEY, note TEXT NOT NULL) STRICT;
 INSERT INTO notes (note) SELECT 'of session ' || no FROM sessions;
 CREATE INDEX notes_by_note ON notes (note);
@@ -100,6 +103,49 @@ def asked(place, statement):
         database.close()
 
 
+#: What a program of the first schema could write under types that mean something to the vault since.
+FREE = {
+    "checkpoint.created": ["a", "list"],
+    "effect.intended": "a text",
+    "effect.committed": {"kind": 5, "subject": ["nobody"]},
+    "effect.failed": {"kind": "mail", "key": "of another program"},
+    "run.started": None,
+    "config.changed": [],
+    "context.summarized": {"first_seq": "one"},
+}
+
+
+@pytest.fixture
+def first(tmp_path, monkeypatch):
+    """A closed vault as a program of the first schema left it: its tables, its columns, its rows."""
+    place, run = tmp_path / "first", new_run_id()
+    with monkeypatch.context() as patch, Vault.create(place) as vault:
+        patch.setattr(prepare, "_found_by", lambda tenant, new: (None, ()))  # events had no such index
+        session = vault.access(ALICE).sessions.create(title="kept", labels={"a": "b"}, external_id="x")
+        for number in range(3):
+            session.append("a.b", number, run=run)
+        session.append("tool.returned", raw=bytes(70_000), run=new_run_id())
+        for name, payload in FREE.items():
+            session.append(name, payload)
+    with sqlite3.connect(tmp_path / "first.db") as older:
+        older.executescript((SHIPPED / "sqlite" / "data" / "0001_foundation.sql").read_text())
+        ((migrations,),) = asked(place, "SELECT sql FROM sqlite_schema WHERE name = '_sqlite_migrations'")
+        older.execute(migrations)
+        older.execute("PRAGMA journal_mode = WAL")
+        tables = older.execute(
+            "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid"
+        ).fetchall()
+        for (table,) in tables:
+            names = [name for (name,) in older.execute("SELECT name FROM pragma_table_info(?)", (table,))]
+            rows = asked(place, f"SELECT {', '.join(names)} FROM {table} ORDER BY 1")  # noqa: S608
+            rows = rows[:1] if table == "_sqlite_migrations" else rows
+            marks = ", ".join("?" * len(names))
+            older.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608
+    older.close()
+    shutil.move(tmp_path / "first.db", place / "data.db")
+    return place
+
+
 def applied(place):
     return [name for (name,) in asked(place, "SELECT name FROM _sqlite_migrations ORDER BY name")]
 
@@ -131,9 +177,9 @@ def test_a_fresh_vault_has_every_migration_applied(place):
 
 def test_an_older_vault_is_brought_up_to_date_when_it_is_opened(place, newer, monkeypatch):
     """Point 3"""
-    monkeypatch.setattr(data, "migrations", lambda: newer(**{"0002_notes": SECOND}))
+    monkeypatch.setattr(data, "migrations", lambda: newer(**{f"{NEXT:04}_notes": TO_COME}))
     assert is_whole(place)
-    assert applied(place)[-1] == "0002_notes"
+    assert applied(place)[-1] == f"{NEXT:04}_notes"
     assert asked(place, "SELECT note FROM notes") == [("of session 1",)]
     with pytest.raises(sqlite3.IntegrityError, match="notes stay"):
         asked(place, "DELETE FROM notes")
@@ -141,10 +187,55 @@ def test_an_older_vault_is_brought_up_to_date_when_it_is_opened(place, newer, mo
     assert asked(place, "SELECT count(*) FROM notes") == [(1,)]
 
 
+def test_a_vault_of_the_first_schema_gets_the_second_and_loses_nothing(first):
+    """Point 3"""
+    assert applied(first) == ["0001_foundation"]
+    assert is_whole(first)
+    assert applied(first)[:2] == ["0001_foundation", "0002_recovery"]
+    with Vault.open(first) as vault:
+        assert vault.verify().ok
+        assert vault.verify(without_keys=True).ok
+        session = vault.access(ALICE).sessions.resume_external("x")
+        assert [(event.type, event.payload) for event in session.events()][4:] == list(FREE.items())
+        assert asked(first, "SELECT lease, forked_from, base_seq, base_chain FROM sessions") == [
+            (b"", None, 0, b"")
+        ]
+        assert asked(first, "SELECT count(*) FROM events WHERE ref IS NOT NULL") == [(0,)]
+
+
+def test_a_session_of_the_first_schema_takes_runs_effects_checkpoints_and_forks(first):
+    """Point 3, C1, C2, C4, S1: what was written under the same types before is passed over"""
+    with Vault.open(first) as vault:
+        sessions = vault.access(ALICE).sessions
+        session = sessions.resume_external("x")
+        assert session.effects() == []
+        assert session.last_committed_effect(next(session.events()).run, "mail") is None
+        state = session.recover().state
+        with session.run() as run:
+            assert run.effect("mail", "1", resource="crm/1").once(lambda _: {"id": 7}) == {"id": 7}
+            checkpoint = run.checkpoint()
+        assert [(effect.key, effect.state) for effect in session.effects()] == [("1", "committed")]
+        assert session.recover().checkpoint == checkpoint.id
+        assert session.recover(at=list(session.events())[10].id).state == state
+        fork = sessions.fork(session.id, at=list(session.events())[5].id)
+        assert [event.seq for event in fork.events()] == list(range(1, 7))
+        assert [effect.key for effect in fork.effects()] == ["1"]
+        with fork.run() as run:
+            assert run.effect("mail", "1").once(lambda _: pytest.fail("again")) == {"id": 7}
+        woken = sessions.wake(session.id)
+        woken.run.stop()
+        assert woken.state["through"] == 16
+        assert vault.verify().ok
+        assert vault.verify(without_keys=True).ok
+    with Vault.open(first) as vault:
+        assert vault.verify().ok
+
+
 def test_of_processes_that_open_an_older_vault_at_once_one_migrates_it(place, newer, opened):
     """Point 3: under a lock"""
     for number in range(3):
-        names = {f"{n:04}_notes": SECOND.replace("notes", f"notes{n}") for n in range(2, number + 3)}
+        last = NEXT + number
+        names = {f"{n:04}_notes": TO_COME.replace("notes", f"notes{n}") for n in range(NEXT, last + 1)}
         migrations = newer(**names)
         processes = [opened(place, migrations) for _ in range(3)]
         for process in processes:
@@ -152,13 +243,13 @@ def test_of_processes_that_open_an_older_vault_at_once_one_migrates_it(place, ne
             process.stdin.flush()
         said = [process.communicate() for process in processes]
         assert [output for output, _ in said] == ["3\n"] * 3, said
-        assert applied(place)[-1] == f"{number + 2:04}_notes"
-        assert asked(place, f"SELECT note FROM notes{number + 2}") == [("of session 1",)]  # noqa: S608
+        assert applied(place)[-1] == f"{last:04}_notes"
+        assert asked(place, f"SELECT note FROM notes{last}") == [("of session 1",)]  # noqa: S608
 
 
 def test_a_migration_killed_half_way_is_as_if_it_had_not_begun(place, newer, opened):
     """L2"""
-    migrations, cut_off = newer(**{"0002_numbers": SLOW}), 0
+    migrations, cut_off = newer(**{f"{NEXT:04}_numbers": SLOW}), 0
     for pause in (0.0, 0.05, 0.1, 0.15, 0.2, 0.3):
         process = opened(place, migrations)
         process.stdin.write("\n")
@@ -166,7 +257,7 @@ def test_a_migration_killed_half_way_is_as_if_it_had_not_begun(place, newer, ope
         time.sleep(pause)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        done = "0002_numbers" in applied(place)
+        done = f"{NEXT:04}_numbers" in applied(place)
         tables = asked(place, "SELECT count(*) FROM sqlite_schema WHERE name = 'numbers'")
         assert tables == [(int(done),)]
         cut_off += not done
@@ -180,7 +271,7 @@ def test_a_migration_that_fails_leaves_the_schema_before_it(place, newer, monkey
     """Point 3"""
     before = asked(place, "SELECT sql FROM sqlite_schema ORDER BY name")
     with monkeypatch.context() as patch:
-        patch.setattr(data, "migrations", lambda: newer(**{"0002_half": BROKEN}))
+        patch.setattr(data, "migrations", lambda: newer(**{f"{NEXT:04}_half": BROKEN}))
         with pytest.raises(StorageUnavailable) as refusal:
             Vault.open(place)
         assert "half" not in str(refusal.value)
@@ -191,7 +282,7 @@ def test_a_migration_that_fails_leaves_the_schema_before_it(place, newer, monkey
 def test_a_newer_vault_is_refused_in_words_and_not_touched(place, newer, monkeypatch):
     """Point 3"""
     with monkeypatch.context() as patch:
-        patch.setattr(data, "migrations", lambda: newer(**{"0002_notes": SECOND}))
+        patch.setattr(data, "migrations", lambda: newer(**{f"{NEXT:04}_notes": TO_COME}))
         assert is_whole(place)
     files = {path: path.read_bytes() for path in place.iterdir() if path.suffix == ".db"}
     with pytest.raises(NewerVault, match="newer version of the program"):

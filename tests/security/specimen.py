@@ -5,19 +5,26 @@ import random
 import shutil
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 
 from tests.security import surgery
-from vault import Principal, Vault, new_run_id
+from vault import Principal, Trigger, Vault, new_run_id
 from vault.errors import KeyUnavailable, Tampered
 from vault.model import session_bytes
+from vault.policy.freshness import Observation
+from vault.sessions.gap import newest_observation, overtaking
 
 ALICE = Principal(tenant="acme", subject="alice")
 BOB = Principal(tenant="acme", subject="bob")
 GLOBEX = Principal(tenant="globex", subject="alice")
 LABELS = {"purpose": "sales"}
 EXTERNAL = "order 66"
+CUSTOMER, FILE = "crm/customer/42", "file/report.txt"
+#: The lease of a run in the specimen: its clock ticks a second with every look.
+LEASE_SECONDS = 86_400
+BY_HAND = Trigger(after_tool=False, every_events=None, every_seconds=None)
 
 Calls = dict[str, Callable[[], object]]
 
@@ -33,7 +40,11 @@ class Specimen:
     #: The victim's row of ``sessions`` and its rows of ``runs`` after so many events.
     past_session: dict[int, dict] = field(default_factory=dict)
     past_runs: dict[int, list[dict]] = field(default_factory=dict)
+    #: The worker's row of ``sessions`` when its first run began, and when that was over.
+    past_worker: dict[str, dict] = field(default_factory=dict)
+    work: dict[str, list] = field(default_factory=dict)
     clean: dict[str, object] = field(default_factory=dict)
+    clean_recovery: dict[str, object] = field(default_factory=dict)
 
     @property
     def place(self) -> Path:
@@ -102,6 +113,63 @@ class Specimen:
             calls[f"open {number}"] = lambda number=number: opened(number)
         return calls
 
+    def recovery_calls(self, vault: Vault) -> Calls:
+        """Every way of reading the worker, which has had runs, and its forks, by a short name."""
+        sessions = vault.access(ALICE).sessions
+        worker, branch = self.work["worker"], self.work["branch"]
+        run, checkpoint, leaf = worker[0].run, worker[6], self.work["leaf"]
+        # What the worker saw of the customer, whatever is stored by now: so that only one index is asked.
+        seen = Observation(
+            name=CUSTOMER, seq=3, observed_us=worker[2].observed_us, valid_for_us=worker[2].valid_for_us
+        )
+
+        def session(name):
+            return sessions.resume(self.sessions[name])
+
+        def about(name):
+            return vault._log, sessions._authorise("read"), session_bytes(self.sessions[name])
+
+        calls: Calls = {
+            "worker effects": lambda: session("worker").effects(),
+            "worker effects of a kind": lambda: session("worker").effects(kind="email.send"),
+            "effect 42": lambda: session("worker").effects(kind="email.send", key="42"),
+            "effect 43": lambda: session("worker").effects(kind="email.send", key="43"),
+            "effect 42 from the branch": lambda: session("branch").effects(kind="email.send", key="42"),
+            "effect of the branch": lambda: session("worker").effects(kind="crm.update", key="42"),
+            "last effect": lambda: session("worker").last_committed_effect(run, "email.send"),
+            "checkpoint": lambda: session("worker").last_checkpoint(),
+            "checkpoint of a run": lambda: session("worker").last_checkpoint(run),
+            "past state": lambda: session("worker").recover(at=checkpoint.id),
+            "context": lambda: session("worker").context(max_events=4).events,
+            "observed": lambda: newest_observation(*about("worker"), CUSTOMER),
+            "observed from the leaf": lambda: newest_observation(*about("leaf"), CUSTOMER),
+            "overtaken": lambda: overtaking(*about("worker"), CUSTOMER, seen),
+            "fork info": lambda: session("leaf").info(),
+            "shared": lambda: list(session("leaf").slice(worker[1].id, worker[4].id)),
+            "both sides": lambda: list(session("branch").slice(worker[5].id, branch[8].id)),
+            "own": lambda: list(session("branch").events(after=worker[6].id)),
+            "own newest": lambda: list(session("leaf").events(limit=2, newest_first=True)),
+            "messages": lambda: list(session("branch").events(types=["message.user", "message.assistant"])),
+            "run of the branch": lambda: list(session("branch").events(run=branch[7].run)),
+            "since": lambda: list(session("leaf").events(since=leaf[3].recorded_at)),
+        }
+        for name in self.work:
+            calls[f"{name} events"] = lambda name=name: list(session(name).events())
+            calls[f"{name} state"] = lambda name=name: session(name).recover()
+            calls[f"{name} replay"] = lambda name=name: [step.state for step in session(name).replay()]
+        return calls
+
+    def without_a_branch(self) -> dict[str, list]:
+        """What those reads give that look for forks, when an index holds the leaf, or both, no more."""
+        every, foreign = self.clean_recovery["worker effects"], self.clean_recovery["overtaken"]
+        own = [effect for effect in every if effect.session_id == self.sessions["worker"]]
+        both = [effect for effect in every if effect.session_id != self.sessions["leaf"]]
+        return {
+            "worker effects": [own, both],
+            "effect of the branch": [[]],
+            "overtaken": [None, replace(foreign, branch=False)],
+        }
+
 
 class Ticking:
     """A clock that moves a second with every look."""
@@ -156,12 +224,54 @@ def made(home: Path) -> Specimen:
             session.append("message.user", {"content": "Mine."})
             made.sessions[name] = session.id
         made.events = list(victim.events())
+        work(made, vault)
     with Vault.open(made.place) as vault:
         report = vault.verify()
         assert report.ok, report.findings
         made.clean = {name: call() for name, call in made.calls(vault).items()}
+        made.clean_recovery = {name: call() for name, call in made.recovery_calls(vault).items()}
     assert made.clean["events"] == made.events
     return made
+
+
+def work(made: Specimen, vault: Vault) -> None:
+    """A worker with runs, effects, an observation and a checkpoint; its fork, and a fork of that one.
+
+    The leaf begins before the branch's own effect; the second run of the worker never came to its end.
+    """
+    sessions = vault.access(ALICE).sessions
+    worker = sessions.create(title="Its work", config="analyst@12", config_document={"tools": {"email": {}}})
+    made.sessions["worker"] = worker.id
+    with worker.run(lease_seconds=LEASE_SECONDS, checkpoints=BY_HAND) as run:
+        made.past_worker["its first run"] = _session_row(made, "worker")
+        run.append("message.user", {"content": "Write to them."})
+        seen = {"observed_at": run.started.recorded_at, "valid_for": timedelta(hours=1)}
+        run.append("observation.recorded", {"value": "vip"}, resource=CUSTOMER, **seen)
+        mail = {"resource": CUSTOMER, "subject": "Zoe"}
+        run.effect("email.send", "42", {"to": "zoe"}, **mail).once(lambda _: {"id": "m-1"})
+        worker.post("message.user", {"content": "And to the others."})
+        checkpoint = run.checkpoint()
+        run.effect("email.send", "43", {"to": "yan"}, **mail).intend()
+    made.past_worker["between its runs"] = _session_row(made, "worker")
+    branch = sessions.fork(worker.id, at=checkpoint.id, title="Another way")
+    with branch.run(lease_seconds=LEASE_SECONDS, checkpoints=BY_HAND) as run:
+        answer = run.append("message.assistant", {"content": "I call them."}, resource=FILE)
+        run.effect("crm.update", "42", resource=CUSTOMER).once(lambda _: {"version": 7})
+        run.checkpoint()
+    leaf = sessions.fork(branch.id, at=answer.id, title="A third way")
+    with leaf.run(lease_seconds=LEASE_SECONDS, checkpoints=BY_HAND) as run:
+        run.effect("file.write", "report", resource=FILE).once(lambda _: {"bytes": 9})
+    worker.run(lease_seconds=LEASE_SECONDS, checkpoints=BY_HAND)
+    made.sessions |= {"branch": branch.id, "leaf": leaf.id}
+    for name, session in {"worker": worker, "branch": branch, "leaf": leaf}.items():
+        made.work[name] = list(session.events())
+
+
+def _session_row(made: Specimen, name: str) -> dict:
+    with contextlib.closing(sqlite3.connect(made.place / "data.db")) as connection:
+        query = "SELECT * FROM sessions WHERE no = ?"
+        (row,) = surgery.rows_as_dicts(connection, query, made.no(connection, name))
+        return row
 
 
 def _remember(made: Specimen, count: int) -> None:

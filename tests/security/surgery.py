@@ -13,13 +13,13 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-TABLES = ("vault", "sessions", "labels", "blobs", "events", "runs")
+TABLES = ("vault", "sessions", "labels", "blobs", "events", "runs", "touches")
 
 
 @contextlib.contextmanager
 def opened(place: Path, name: str = "data.db") -> Iterator[sqlite3.Connection]:
     """The database file itself, its triggers taken away and put back, no foreign key checked."""
-    connection = sqlite3.connect(place / name, isolation_level=None)
+    connection = connected(place, name)
     try:
         connection.execute("PRAGMA foreign_keys = OFF")
         query = "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'"
@@ -33,6 +33,11 @@ def opened(place: Path, name: str = "data.db") -> Iterator[sqlite3.Connection]:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     finally:
         connection.close()
+
+
+def connected(place: Path, name: str = "data.db") -> sqlite3.Connection:
+    """The database file as it is, triggers and all; close it."""
+    return sqlite3.connect(place / name, isolation_level=None)
 
 
 def without_rules(connection: sqlite3.Connection, table: str) -> None:
@@ -89,9 +94,11 @@ def update(connection: sqlite3.Connection, table: str, where: dict, **values: ob
 
 
 def flipped(value: object, at: int = 0) -> object:
-    """The value with one bit of one byte changed; NULL becomes something."""
+    """The value with one bit of one byte changed; NULL and what is empty become something."""
     if value is None:
         return b"\x00" * 16
+    if value in {b"", ""}:
+        return b"\x01" if value == b"" else "\x01"
     if isinstance(value, int):
         return value ^ (1 << (8 * at))
     if isinstance(value, str):

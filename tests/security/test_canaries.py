@@ -10,13 +10,25 @@ import logging
 import traceback
 import zlib
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from vault import NewEvent, Principal, Vault, new_event_id, new_run_id
-from vault.errors import InvalidInput, VaultError
+from vault import (
+    NewEvent,
+    Principal,
+    Reducer,
+    Resolution,
+    Trigger,
+    Vault,
+    new_event_id,
+    new_run_id,
+    vocabulary,
+)
+from vault.errors import EffectFailed, InDoubt, InvalidInput, VaultError
+from vault.sessions.service import Sessions
+from vault.sessions.wake import pinned_config
 
 FIELDS = [
     "tenant",
@@ -39,6 +51,27 @@ FIELDS = [
     "ended-title",
     "refused-title",
     "idempotent-value",
+    "resource",
+    "effect-kind",
+    "effect-key",
+    "intent",
+    "confirmation",
+    "effect-subject",
+    "failure",
+    "reason",
+    "decided-by",
+    "decided-why",
+    "stop-reason",
+    "revoked",
+    "run-error",
+    "posted",
+    "state",
+    "config-document",
+    "config-tool",
+    "new-config",
+    "new-document",
+    "fork-title",
+    "restart-summary",
 ]
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
@@ -151,7 +184,91 @@ def planted(vault: Vault, halfway: Callable[[], None] = lambda: None) -> list[ob
     ended.end()
     page = access.sessions.find(labels=about["labels"])
     read = list(session.events()) + list(session.events(types=["note.made"], run=None))
-    return [access, access.sessions, session, ended, *events, new, page, *page.items, *read, session.info()]
+    made = [access, access.sessions, session, ended, *events, new, page, *page.items, *read, session.info()]
+    return made + recovered(access.sessions)
+
+
+def recovered(sessions: Sessions) -> list[object]:
+    """Every field of what runs, effects, checkpoints, forks and waking take; the objects that came back."""
+    kind, key, resource = CANARIES["effect-kind"], CANARIES["effect-key"], CANARIES["resource"]
+    document = {"tools": {CANARIES["config-tool"]: {"words": CANARIES["config-document"]}}}
+    session = sessions.create(config=CANARIES["config"], config_document=document)
+    run = session.run()
+    seen = {"observed_at": datetime.now(UTC), "valid_for": timedelta(hours=1), "resource": resource}
+    made = [session, run, run.started, run.append("observation.recorded", {"value": 1}, **seen)]
+    about = {"resource": resource, "subject": CANARIES["effect-subject"]}
+    effect = run.effect(kind, key, {"say": CANARIES["intent"]}, **about)
+    effect.once(lambda _: CANARIES["confirmation"])
+    refused = run.effect(kind, key + "2", **about)
+    with pytest.raises(EffectFailed):
+        refused.once(failing(EffectFailed(CANARIES["failure"])))
+    refused.intend()
+    made += [effect, effect.state(), refused, refused.fail(CANARIES["reason"])]
+    run.append("tool.requested", {"a": 1}, tool=CANARIES["config-tool"])
+    run.append("approval.requested", {"what": CANARIES["intent"], "from": CANARIES["effect-subject"]})
+    session.post("message.user", {"content": CANARIES["posted"]})
+    made += [*run.inbox(), run.checkpoint(), run.checkpoint({CANARIES["state"]: [CANARIES["state"]]})]
+    doubtful = run.effect(kind, key + "3", **about)
+    doubtful.intend()
+    with pytest.raises(InDoubt) as caught:
+        doubtful.once(failing(AssertionError()))
+    made += [caught.value, caught.value.effect, run.require_fresh(resource)]
+    run.stop(CANARIES["stop-reason"])
+    decided = Resolution(
+        decision="commit",
+        confirmation=CANARIES["confirmation"],
+        by=CANARIES["decided-by"],
+        why=CANARIES["decided-why"],
+    )
+    made += [decided, session.resolve(kind, key + "3", decided)]
+    fork = sessions.fork(session.id, title=CANARIES["fork-title"])
+    with fork.run() as other:
+        other.effect(kind, key + "4", **about).once(lambda _: 1)
+        other.effect(kind, key + "5", **about).intend()
+    with pytest.raises(ZeroDivisionError), fork.run():
+        raise ZeroDivisionError(CANARIES["run-error"])
+    newer = {"tools": {}, "instructions": CANARIES["new-document"]}
+    woken = sessions.wake(
+        session.id, config=CANARIES["new-config"], config_document=newer, on_drift="new", reducer=COUNTING
+    )
+    made += [fork, fork.info(), fork.info().fork, woken, woken.run, woken.recovered, woken.standing]
+    made += [woken.gap, woken.drift, woken.choice, *woken.in_doubt, *woken.gap.foreign]
+    made += [*woken.gap.stale, *woken.gap.overtaken]
+    session.stop(CANARIES["revoked"])
+    made += [
+        COUNTING,
+        session.recover(),
+        *session.replay(),
+        session.context(max_events=9),
+        *session.effects(),
+    ]
+    made += [session.last_committed_effect(run.id, kind), *fork.events(), *session.events()]
+    new = sessions.restart(fork.id, CANARIES["restart-summary"])
+    return [*made, new, new.info(), *new.events(), *facts()]
+
+
+#: A product's own reducer, whose state is the user's.
+COUNTING = Reducer(
+    name="counting@1", initial={CANARIES["state"]: 0}, apply=lambda s, _: {CANARIES["state"]: [*s.values()]}
+)
+
+
+def failing(error: Exception) -> Callable[[object], object]:
+    def fail(_: object) -> object:
+        raise error
+
+    return fail
+
+
+def facts() -> list[vocabulary.Fact]:
+    """Typed facts of every kind of field."""
+    word = CANARIES["intent"]
+    return [
+        vocabulary.MessageUser(content=word, name=word),
+        vocabulary.ToolRequested(tool=word, arguments={word: word}, usage={"model": word}),
+        vocabulary.EffectIntended(kind=word, key=word, intent=word, subject=word, resource=word),
+        vocabulary.CheckpointCreated(state={word: 1}, sha256="0" * 64, through=0),
+    ]
 
 
 @pytest.mark.parametrize("settings", [{}, {"compress": False, "pad": False}], ids=["as shipped", "neither"])
@@ -210,17 +327,39 @@ def test_what_was_planted_comes_back(vault):
         assert CANARIES["stream"].encode() in file.read()
 
 
+def test_what_was_planted_for_recovery_comes_back(vault):
+    planted(vault)
+    sessions = vault.access(Principal(tenant=CANARIES["tenant"], subject=CANARIES["subject"])).sessions
+    read = ""
+    for item in sessions.find(limit=500).items:
+        session = sessions.resume(item.id)
+        read += repr([tuple(event) for event in session.events()]) + str(session.info().title)
+        read += repr(session.recover().state) + repr(pinned_config(vault._log, *pinned_by(session)))
+    for field in FIELDS[FIELDS.index("resource") :]:
+        assert CANARIES[field] in read, field
+
+
+def pinned_by(session):
+    return session._authorise("read"), session._id
+
+
 def test_names_of_one_tenant_cannot_be_looked_up_with_another_tenants_key(vault, place):
     """Equal names in two tenants have unequal indexes: nobody can tell that they are equal."""
     for tenant in ("one", "two"):
         sessions = vault.access(Principal(tenant=tenant, subject="alice")).sessions
-        sessions.create(external_id="same", labels={"same": "same"})
+        with sessions.create(external_id="same", labels={"same": "same"}).run() as run:
+            run.append("note.made", resource="same")
+            run.effect("same", "same", resource="same", subject="same").once(lambda _: 1)
     import sqlite3
 
     connection = sqlite3.connect(place / "data.db")
     for query in ("SELECT owner FROM sessions", "SELECT external FROM sessions", "SELECT label FROM labels"):
         one, two = (value for (value,) in connection.execute(query))
         assert one != two
+    for table, column in (("events", "ref"), ("touches", "tag")):
+        query = f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL"  # noqa: S608
+        # Two of each tenant: of the effect and of the resource; of the resource and of the subject.
+        assert len(connection.execute(query).fetchall()) == 4
     connection.close()
 
 
@@ -254,6 +393,8 @@ def attempts(vault: Vault, word: str) -> dict[str, Callable[[], object]]:
     session = sessions.create(external_id=word)
     event_id = new_event_id()
     session.append("note.made", {"word": word}, event_id=event_id)
+    session.append("message.user", {"content": word})
+    pinned = sessions.create(config_document={"tools": {word: {word: word}}, "model": word})
     lone = word + "\ud800"
     deep: list = [word]
     for _ in range(300):
@@ -328,7 +469,107 @@ def attempts(vault: Vault, word: str) -> dict[str, Callable[[], object]]:
             Principal(tenant="acme", subject="alice", roles=frozenset({word}))
         ).sessions.resume(session.id),
         "passphrase": lambda: vault.rotate_passphrase(word),
+        "resource": append(resource=lone),
+        "long resource": append(resource=word * 300),
+        "validity": append(observed_at=datetime.now(UTC), valid_for=word),
+        "validity from nowhere": append(valid_for=timedelta(hours=1)),
+        "no fact": lambda: session.append(Stranger()),
+        "fact and payload": lambda: session.append(vocabulary.MessageUser(content=word), word),
+        "effect kind": append({"kind": lone, "key": word}, type="effect.intended"),
+        "effect key": append({"kind": word, "key": [word]}, type="effect.intended"),
+        "effect without": append({word: word}, type="effect.intended"),
+        "effect subject": append({"kind": word, "key": word, "subject": {word: 1}}, type="effect.intended"),
+        "effect decision": append({"kind": word, "key": word, "decision": word}, type="effect.resolved"),
+        "effect out of nowhere": append({"kind": word, "key": word}, type="effect.committed"),
+        "checkpoint": append({"state": word, "sha256": word}, type="checkpoint.created"),
+        "checkpoint of words": append(word, type="checkpoint.created"),
+        "posted run": lambda: session.post("run.stopped", {"reason": word}),
+        "posted type": lambda: session.post(word),
+        "resolve": lambda: session.resolve(word, word, Resolution(decision="fail", why=word, by=word)),
+        "resolve key": lambda: session.resolve(word, lone, Resolution(decision="fail")),
+        "resolution": lambda: Resolution(decision=word),
+        "effects": lambda: session.effects(key=word),
+        "effects kind": lambda: session.effects(kind=lone, key=word),
+        "last effect": lambda: session.last_committed_effect(word, word),
+        "last checkpoint": lambda: session.last_checkpoint(word),
+        "recover": lambda: session.recover(at=word),
+        "recover with": lambda: session.recover(Reducer(name="a@1", initial=word, apply=lambda s, e: {word})),
+        "impure": lambda: session.recover(Reducer(name="a@1", initial=[word], apply=impure)),
+        "reducer": lambda: Reducer(name=word, initial=0, apply=lambda s, e: s),
+        "reducer state": lambda: Reducer(name="a@1", initial={word}, apply=lambda s, e: s),
+        "trigger": lambda: Trigger(every_events=word),
+        "context": lambda: session.context(max_events=word),
+        "context tokens": lambda: session.context(max_tokens=word),
+        "context counter": lambda: session.context(max_tokens=9, counter=lambda event: word),
+        "lease": lambda: session.run(lease_seconds=word),
+        "wait": lambda: session.run(wait=word),
+        "retry": lambda: session.run(retry_of=lone),
+        "fork": lambda: sessions.fork(word),
+        "fork at": lambda: sessions.fork(session.id, at=word),
+        "fork title": lambda: sessions.fork(session.id, title=lone),
+        "fork labels": lambda: sessions.fork(session.id, labels={word: lone}),
+        "fork external id": lambda: sessions.fork(session.id, external_id=word),
+        "fork of nothing": lambda: sessions.fork(sessions.create(title=word).id),
+        "restart": lambda: sessions.restart(word, word),
+        "restart summary": lambda: sessions.restart(session.id, lone),
+        "long restart": lambda: sessions.restart(session.id, word * 5_000),
+        "config document": lambda: sessions.create(config_document=word),
+        "config tools": lambda: sessions.create(config_document={"tools": [word]}),
+        "config value": lambda: sessions.create(config_document={word: {word}}),
+        "wake": lambda: sessions.wake(word),
+        "wake lease": lambda: sessions.wake(session.id, lease_seconds=word),
+        "wake config": lambda: sessions.wake(session.id, config=lone),
+        "wake drift": lambda: sessions.wake(session.id, config=word),
+        "wake policy": lambda: sessions.wake(session.id, config=word, on_drift=word),
+        "wake document": lambda: sessions.wake(pinned.id, config_document={"tools": {word: word}}),
+    } | within_a_run(sessions, word, lone)
+
+
+def within_a_run(sessions: Sessions, word: str, lone: str) -> dict[str, Callable[[], object]]:
+    """Calls of a run that are refused, and calls that are refused while it is active."""
+    session = sessions.create(title=word)
+    run = session.run()
+    done = run.effect(word, word, word, resource=word, subject=word)
+    done.once(lambda _: {word: word})
+    doubtful = run.effect(word, "doubtful")
+    doubtful.intend()
+    lost = sessions.create().run()
+    sessions.resume(lost.started.session_id).stop(word)
+
+    def once(error: object) -> Callable[[], object]:
+        return lambda: run.effect(word, f"once {error!r}").once(failing(error))
+
+    return {
+        "run: append": lambda: run.append("note.made", lone),
+        "run: kind": lambda: run.effect(lone, word),
+        "run: key": lambda: run.effect(word, word * 300),
+        "run: subject": lambda: run.effect(word, word, subject=lone),
+        "run: resource": lambda: run.effect(word, "r", resource=lone).intend(),
+        "run: intent": lambda: run.effect(word, "i", {word: float("nan")}).intend(),
+        "run: again": done.intend,
+        "run: other confirmation": lambda: done.commit({word: 1}),
+        "run: failed after all": lambda: done.fail(word),
+        "run: in doubt": lambda: doubtful.once(lambda _: word),
+        "run: no resolution": lambda: doubtful.once(lambda _: word, resolver=lambda _: word),
+        "run: out of nowhere": lambda: run.effect(word, "nowhere").commit(word),
+        "run: no confirmation": lambda: run.effect(word, "c").once(lambda _: {word}),
+        "run: effect failed": once(EffectFailed()),
+        "run: checkpoint": lambda: run.checkpoint({word: {word}}),
+        "run: stale": lambda: run.require_fresh(word + "2"),
+        "run: no resource": lambda: run.require_fresh(lone),
+        "run: outsider": lambda: session.append("note.made", word),
+        "run: another": session.run,
+        "run: resolved outside": lambda: session.resolve(word, "doubtful", Resolution(decision="fail")),
+        "run: restart": lambda: sessions.restart(session.id, word),
+        "lost: append": lambda: lost.append("note.made", word),
+        "lost: effect": lambda: lost.effect(word, word).intend(),
+        "lost: renew": lost.renew,
     }
+
+
+def impure(state: list, event: object) -> list:
+    state.append(1)
+    return state
 
 
 def test_no_refusal_repeats_what_it_was_given(vault):

@@ -8,9 +8,9 @@ import sqlite3
 import pytest
 
 from tests.security import surgery
-from tests.security.specimen import ALICE, Specimen, closed, made
+from tests.security.specimen import ALICE, BY_HAND, Specimen, closed, made
 from vault import Vault, new_event_id
-from vault.errors import Conflict, KeyUnavailable, Tampered
+from vault.errors import Conflict, KeyUnavailable, NotFound, RolledBack, Tampered
 from vault.ports.records import SessionRow
 
 LONG = {"text": "a long payload, stored once however often it comes " + "x" * 3_000}
@@ -122,10 +122,8 @@ def test_a_retried_append_is_not_answered_with_another_event(specimen):
             surgery.without_rules(connection, "events")
             connection.execute("ALTER TABLE events RENAME TO genuine")
             connection.execute("CREATE TABLE alias (asked, seq)")
-            asked = surgery.rows_as_dicts(
-                connection, "SELECT event_id, seq FROM genuine WHERE seq >= ? ORDER BY seq", events[0].seq
-            )
-            one, two = asked[-2:]
+            query = "SELECT event_id, seq FROM genuine WHERE session_no = ? AND seq >= ? ORDER BY seq"
+            one, two = surgery.rows_as_dicts(connection, query, specimen.no(connection), events[0].seq)
             connection.execute("INSERT INTO alias VALUES (?, ?)", (two["event_id"], one["seq"]))
             connection.execute(
                 f"CREATE VIEW events AS SELECT {shown} FROM genuine e JOIN alias a USING (seq)"
@@ -151,18 +149,24 @@ def test_a_changed_vault_row_is_not_signed_anew_by_the_next_checkpoint(specimen)
 
 
 SESSION_COLUMNS = [name for name in SessionRow._fields if name != "no"]
+TITLES = {"victim": "August sales", "worker": "Its work", "branch": "Another way"}
 
 
-@pytest.mark.parametrize("column", SESSION_COLUMNS)
-def test_a_changed_session_row_is_refused_or_made_right_by_the_next_append(column, specimen):
-    """The process's own view is what an append builds on; what was planted does not get a MAC."""
-    vault = Vault.open(specimen.place)
-    session = victim_of(vault, specimen)
-    expected = [*session.events(), session.append("note.made", {"n": 1})]
+def change_in_the_session(specimen: Specimen, name: str, column: str) -> None:
     with surgery.opened(specimen.place) as connection:
         query = "SELECT * FROM sessions WHERE no = ?"
-        (row,) = surgery.rows_as_dicts(connection, query, specimen.no(connection))
+        (row,) = surgery.rows_as_dicts(connection, query, specimen.no(connection, name))
         surgery.update(connection, "sessions", {"no": row["no"]}, **{column: surgery.flipped(row[column])})
+
+
+@pytest.mark.parametrize("name", TITLES)
+@pytest.mark.parametrize("column", SESSION_COLUMNS)
+def test_a_changed_session_row_is_refused_or_made_right_by_the_next_append(column, name, specimen):
+    """The process's own view is what an append builds on; what was planted does not get a MAC."""
+    vault = Vault.open(specimen.place)
+    session = vault.access(ALICE).sessions.resume(specimen.sessions[name])
+    expected = [*session.events(), session.append("note.made", {"n": 1})]
+    change_in_the_session(specimen, name, column)
     with contextlib.suppress(Tampered):
         expected.append(session.append("note.made", {"n": 2}))
     try:
@@ -171,7 +175,52 @@ def test_a_changed_session_row_is_refused_or_made_right_by_the_next_append(colum
         read = None
     closed(vault)
     if read is not None:
-        assert (read, title) == (expected, "August sales")
+        assert (read, title) == (expected, TITLES[name])
+
+
+@pytest.mark.parametrize("column", SESSION_COLUMNS)
+def test_a_changed_session_row_is_refused_or_made_right_by_what_a_run_writes_next(column, specimen):
+    """S6: a run's own events, its checkpoint, its effects, what is posted to it, and its end"""
+    vault = Vault.open(specimen.place)
+    session = vault.access(ALICE).sessions.resume(specimen.sessions["branch"])
+    run = session.run(checkpoints=BY_HAND)
+    expected = list(session.events())
+    change_in_the_session(specimen, "branch", column)
+    for write in (
+        lambda: [run.append("note.made", {"n": 1}, resource="crm/1")],
+        lambda: [session.post("message.user", {"content": "Well?"})],
+        lambda: [run.checkpoint()],
+        lambda: run.effect("mail", "1", resource="crm/1").once(lambda _: 7) and [],
+        run.renew,
+        run.stop,
+    ):
+        with contextlib.suppress(Tampered, KeyUnavailable, NotFound, RolledBack):
+            expected += write() or []
+    try:
+        read = list(session.events())
+    except (Tampered, KeyUnavailable):
+        read = None
+    closed(vault)
+    if read is not None:
+        own = [event for event in read if not event.type.startswith(("effect.", "run."))]
+        assert own == [event for event in expected if not event.type.startswith(("effect.", "run."))]
+
+
+def test_a_lookup_of_effects_is_not_answered_with_rows_that_the_database_repeats(specimen):
+    """C4: the counted bucket holds as many rows as it should, and one of them twice"""
+    vault = Vault.open(specimen.place)
+    session = vault.access(ALICE).sessions.resume(specimen.sessions["worker"])
+    with surgery.opened(specimen.place) as connection:
+        intended, committed = (specimen.row(connection, seq, "worker") for seq in (4, 5))
+        surgery.without_rules(connection, "events")
+        connection.execute(
+            "DELETE FROM events WHERE session_no = :session_no AND seq = :seq",
+            {name: committed[name] for name in ("session_no", "seq")},
+        )
+        surgery.insert(connection, "events", intended)
+    with pytest.raises(Tampered, match="twice"):
+        session.effects(kind="email.send", key="42")
+    closed(vault)
 
 
 @pytest.mark.parametrize(
@@ -181,6 +230,7 @@ def test_a_changed_session_row_is_refused_or_made_right_by_the_next_append(colum
         ("data.db", "BEFORE INSERT ON events"),
         ("data.db", "BEFORE INSERT ON blobs"),
         ("data.db", "BEFORE INSERT ON sessions"),
+        ("data.db", "BEFORE INSERT ON touches"),
         ("keys.db", "BEFORE INSERT ON keys"),
     ],
 )
@@ -192,7 +242,9 @@ def test_a_write_that_a_planted_trigger_swallows_is_not_acknowledged(database, e
     connection.execute(f"CREATE TRIGGER swallow {event} BEGIN SELECT RAISE(IGNORE); END")
     connection.close()
     sessions = vault.access(ALICE).sessions
+    run = session.run(checkpoints=BY_HAND) if event.endswith("touches") else None
     calls = {"keys": sessions.create, "sessions": sessions.create}
+    calls["touches"] = lambda: run.effect("mail", "1", resource="crm/1").once(lambda _: 7)
     table = event.rpartition(" ")[2]
     with pytest.raises(Tampered):
         calls[table]() if "INSERT" in event and table in calls else session.append("note.made", LONG)

@@ -2,12 +2,16 @@
 
 import re
 import sqlite3
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from vault import NewEvent, Principal, Vault, new_event_id
-from vault.errors import KeyUnavailable, NotFound, Tampered, VaultError
+from tests.security.specimen import BY_HAND
+from vault import NewEvent, Principal, Resolution, Vault, new_event_id, new_run_id
+from vault.errors import KeyUnavailable, NotFound, Stale, Tampered, VaultError
 from vault.model import format_id, session_bytes, uuid7
+from vault.sessions.reader import SessionReader
+from vault.sessions.service import Sessions
 from vault.sessions.session import Session
 from vault.storage.records import SqlReader
 from vault.storage.sqlite import Database
@@ -35,6 +39,11 @@ def filled(vault):
     full = sessions.create(title="t", labels=LABELS, external_id=EXTERNAL, config="c")
     full.append_many(NewEvent(type="a.b", payload="x" * 100, event_id=new_event_id()) for _ in range(30))
     full.append("file.read", raw=bytes(200_000))
+    with full.run(checkpoints=BY_HAND) as run:
+        run.effect("mail", "1", resource="crm/1", subject="Zoe").once(lambda _: {"id": 7})
+        run.append("observation.recorded", 1, resource="crm/1", observed_at=run.started.recorded_at)
+        run.checkpoint()
+    sessions.fork(full.id)
     ended = sessions.create(labels=LABELS)
     ended.append("a.b")
     ended.end()
@@ -74,6 +83,9 @@ def absent():
 BY_ID = {
     "resume": lambda sessions, one: sessions.resume(one),
     "create-a-child": lambda sessions, one: sessions.create(parent=one),
+    "fork": lambda sessions, one: sessions.fork(one),
+    "wake": lambda sessions, one: sessions.wake(one),
+    "restart": lambda sessions, one: sessions.restart(one, "a summary"),
     "list-from-it": lambda sessions, one: sessions.find(cursor=one).items,
 }
 
@@ -129,6 +141,19 @@ CALLS = {
     "slice": lambda session, event: list(session.slice(event, event)),
     "follow": lambda session, event: list(session.follow(idle_seconds=0)),
     "info": lambda session, event: session.info(),
+    "post": lambda session, event: session.post("message.user", "x"),
+    "run": lambda session, event: session.run(),
+    "run-when-it-is-free": lambda session, event: session.run(wait=0.1),
+    "stop": lambda session, event: session.stop(),
+    "resolve": lambda session, event: session.resolve("mail", "1", Resolution(decision="fail")),
+    "effects": lambda session, event: session.effects(),
+    "an-effect": lambda session, event: session.effects(kind="mail", key="1"),
+    "last-effect": lambda session, event: session.last_committed_effect(new_run_id(), "mail"),
+    "last-checkpoint": lambda session, event: session.last_checkpoint(),
+    "recover": lambda session, event: session.recover(),
+    "recover-a-past-state": lambda session, event: session.recover(at=event),
+    "replay": lambda session, event: list(session.replay(recent=True)),
+    "context": lambda session, event: session.context(max_events=3),
     "end": lambda session, event: session.end(),
 }
 
@@ -146,8 +171,39 @@ def test_a_handle_is_not_a_permission(house, who, call):
     theirs = outcome(lambda: CALLS[call](stolen, event))
     assert theirs == outcome(lambda: CALLS[call](nothing, event))
     assert theirs[0] in {NotFound, KeyUnavailable}
-    assert victims["full"].info().event_count == 31
+    assert victims["full"].info().event_count == 37
     assert victims["full"].info().state == "active"
+
+
+def public(kind):
+    return {name for name, value in vars(kind).items() if callable(value) and not name.startswith("_")}
+
+
+def test_every_call_of_a_handle_and_of_the_door_is_tried():
+    """O1"""
+    tried = {name for call in CALLS.values() for name in call.__code__.co_names}
+    assert public(Session) | public(SessionReader) <= tried | {"open"}  # it needs an event that was read
+    by_id = {name for call in BY_ID.values() for name in call.__code__.co_names}
+    assert public(Sessions) <= by_id | {"resume_external", "latest", "find"}
+
+
+def test_what_another_changed_in_the_world_is_told_to_nobody_else(vault, victims):
+    """O1, S3: the same resource, observed by another owner and in another tenant"""
+    for who in ("another-owner", "the-same-name-in-another-tenant", "an-owner-without-sessions"):
+        session = vault.access(STRANGERS[who]).sessions.create()
+        with session.run() as run:
+            long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+            run.append("observation.recorded", 1, resource="crm/1", observed_at=long_ago)
+            assert run.require_fresh("crm/1", timedelta(days=10_000)).payload == 1
+            assert run.effect("mail", "1").state() is None
+        woken = vault.access(STRANGERS[who]).sessions.wake(session.id)
+        assert woken.gap.foreign == ()
+        woken.run.stop()
+    mine = vault.access(ALICE).sessions.create()
+    with mine.run() as run:
+        run.append("observation.recorded", 1, resource="crm/1", observed_at=long_ago)
+        with pytest.raises(Stale):
+            run.require_fresh("crm/1", timedelta(days=10_000))
 
 
 @pytest.mark.parametrize("damage", ["changed", "removed"])

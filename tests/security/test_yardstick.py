@@ -12,6 +12,7 @@ from agmi.attacks.at_rest import (
 
 from tests.security.vault_adapter import VaultAdapter
 from vault import Principal
+from vault.ports.records import EventRow
 
 OTHERS = {
     "another session of the same person": Principal(tenant="acme", subject="alice"),
@@ -19,7 +20,11 @@ OTHERS = {
     "another tenant": Principal(tenant="globex", subject="alice"),
 }
 METADATA = ["given_id", "type", "level", "recorded_us", "run_id", "epoch", "content", "type_nth", "run_nth"]
-METADATA += ["salt", "meta", "address", "size", "chain", "mac"]
+METADATA += ["salt", "meta", "address", "size", "ref", "chain", "mac"]
+
+
+def test_every_column_but_an_events_place_and_payload_is_metadata():
+    assert {*METADATA} == {*EventRow._fields} - {"session_no", "seq", "event_id", "body", "blob_no"}
 
 
 def is_refused(result) -> bool:

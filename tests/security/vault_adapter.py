@@ -180,7 +180,7 @@ class VaultAdapter(MemoryAdapter):
             run = "run_00000000-0000-7000-8000-000000000001"
             for number in range(count):
                 content = {"content": f"{name} says {number} of {count}"}
-                session.append("message.user", content, run=run, tool="mouth")
+                session.append("message.user", content, run=run, tool="mouth", resource="crm/customer/42")
 
     def _records(self, name: str) -> list[Record]:
         query = (

@@ -52,6 +52,8 @@ def events_of(session):
             event.tool,
             event.caused_by,
             event.observed_at,
+            event.valid_for_us,
+            event.resource,
             event.usage,
             event.level,
         )
@@ -80,6 +82,13 @@ def conversation(access):
     session.append("tool.returned", raw=b"a;b\n1;2\n", tool="warehouse", caused_by=call.id, observed_at=NOON)
     session.append("tool.returned", raw=b"\xff\xfe", usage={"input_tokens": 12, "model": "m-1"})
     session.append("run.stopped")
+    session.append(
+        "observation.recorded",
+        {"value": 12},
+        resource="stock/bolts\u2028",
+        observed_at=NOON,
+        valid_for=timedelta(days=285 * 365, microseconds=1),
+    )
     return session
 
 
@@ -94,8 +103,8 @@ def test_every_line_is_a_json_object_and_the_first_says_what_the_file_is(access)
     assert header["session"]["id"] == session.id
     assert header["session"]["title"] == "August sales"
     assert header["session"]["labels"] == {"purpose": "sales"}
-    assert header["session"]["event_count"] == 5
-    assert [event["seq"] for event in events] == [1, 2, 3, 4, 5]
+    assert header["session"]["event_count"] == 6
+    assert [event["seq"] for event in events] == [1, 2, 3, 4, 5, 6]
     assert [event["type"] for event in events][:2] == ["message.user", "tool.requested"]
     assert all(event["time"].endswith("Z") and len(event["time"]) == 27 for event in events)
 
@@ -110,6 +119,8 @@ def test_only_what_an_event_has_is_written(access):
     assert base64.b64decode(events[3]["raw_base64"]) == b"\xff\xfe"
     assert events[3]["usage"] == {"input_tokens": 12, "model": "m-1"}
     assert "payload" not in events[4]
+    assert set(events[5]) - set(events[0]) == {"observed_at", "valid_for_us", "resource"}
+    assert events[5]["valid_for_us"] == 285 * 365 * 86_400 * 10**6 + 1
 
 
 def test_the_same_log_always_gives_the_same_bytes(access):
@@ -139,7 +150,7 @@ def test_a_session_comes_back_as_the_same_log(access):
     assert again.id != session.id
     assert events_of(again) == events_of(session)
     assert [e.occurred_at for e in again.events()] == [e.recorded_at for e in session.events()]
-    assert (report.events, report.lines, report.problems_total) == (5, 6, 0)
+    assert (report.events, report.lines, report.problems_total) == (6, 7, 0)
     before, after = session.info(), again.info()
     assert (after.title, after.labels, after.config) == (before.title, before.labels, before.config)
 
@@ -185,6 +196,13 @@ def test_the_link_to_the_parent_is_kept_where_the_parent_is(access):
     assert ["parent" in problem.reason for problem in report.problems] == [True]
 
 
+SEEN = {"observed_at": "2025-01-01T00:00:00Z"}
+
+
+def line_of(**fields) -> bytes:
+    return json.dumps({"type": "message.user", **fields}).encode()
+
+
 DAMAGED = {
     "not JSON": (b'{"type":"message.user"', "not JSON"),
     "not UTF-8": (b'{"type":"message.user","payload":"\xff"}', "not UTF-8"),
@@ -212,6 +230,30 @@ DAMAGED = {
     "bad run": (b'{"type":"message.user","run":"evening"}', "run id"),
     "tool is a list": (b'{"type":"message.user","tool":["secret"]}', "tool"),
     "usage is a list": (b'{"type":"message.user","usage":[1]}', "usage"),
+    "resource is a number": (b'{"type":"message.user","resource":7}', "resource"),
+    "resource is empty": (b'{"type":"message.user","resource":""}', "resource"),
+    "validity is zero": (line_of(valid_for_us=0, observed_at="2025-01-01T00:00:00Z"), "valid_for_us is not"),
+    "validity is a fraction": (line_of(valid_for_us=1.5, observed_at="2025-01-01T00:00:00Z"), "valid_for_us"),
+    "validity is true": (
+        line_of(valid_for_us=True, observed_at="2025-01-01T00:00:00Z"),
+        "valid_for_us is not",
+    ),
+    "validity is too long": (line_of(valid_for_us=2**53, observed_at="2025-01-01T00:00:00Z"), "285 years"),
+    "validity from nowhere": (line_of(valid_for_us=1), "without observed_at"),
+    "an effect without a key": (b'{"type":"effect.intended","payload":{"kind":"secret"}}', "key"),
+    "an effect without a payload": (b'{"type":"effect.failed","raw":"secret"}', "kind and key"),
+    "an effect's subject": (
+        line_of(type="effect.committed", payload={"kind": "k", "key": "k", "subject": ["secret"]}),
+        "subject",
+    ),
+    "an effect out of nowhere": (
+        line_of(type="effect.committed", payload={"kind": "secret", "key": "k"}),
+        "only after it was intended",
+    ),
+    "a checkpoint with another hash": (
+        line_of(type="checkpoint.created", payload={"state": "secret", "sha256": "0" * 64, "through": 0}),
+        "checkpoint",
+    ),
     "seq is a text": (b'{"type":"message.user","seq":"1"}', "seq"),
     "too deep": (b'{"type":"message.user","payload":' + b"[" * 5000 + b"]" * 5000 + b"}", ""),
 }
@@ -318,7 +360,7 @@ def test_a_file_cut_between_two_lines_is_noticed(access):
     data = exported(conversation(access))
     cut = data[: data[:-1].rfind(b"\n") + 1]
     _, report = imported(access, cut)
-    assert [(problem.line, "counts" in problem.reason) for problem in report.problems] == [(6, True)]
+    assert [(problem.line, "counts" in problem.reason) for problem in report.problems] == [(7, True)]
     with pytest.raises(errors.InvalidInput, match="nothing was imported"):
         imported(access, cut, strict=True)
 
@@ -496,3 +538,64 @@ def test_times_of_other_zones_are_kept_as_the_same_moment(access):
     (event,) = session.events()
     assert event.occurred_at == NOON
     assert event.occurred_at.utcoffset() == timedelta(0)
+
+
+# -------------------------------------------------------------------------------------- effects and forks
+
+
+def worked(access):
+    """A session with a run, effects in every state, and a checkpoint."""
+    session = access.sessions.create()
+    with session.run() as run:
+        run.effect("mail", "1", {"to": "a"}, resource="crm/1", subject="Zoe").once(lambda _: {"id": 7})
+        refused = run.effect("mail", "2", resource="crm/2")
+        refused.intend()
+        refused.fail("no such address")
+        run.effect("mail", "3").intend()
+        session.post("message.user", {"content": "Stop."})
+        run.checkpoint()
+    return session
+
+
+def test_effects_and_checkpoints_come_back_and_recover_to_the_same(access):
+    """L12"""
+    session = worked(access)
+    again, report = imported(access, exported(session), strict=True)
+    assert report.problems_total == 0
+    assert events_of(again) == events_of(session)
+    told = [(effect.kind, effect.key, effect.state, effect.subject) for effect in session.effects()]
+    assert [(effect.kind, effect.key, effect.state, effect.subject) for effect in again.effects()] == told
+    assert {state for _, _, state, _ in told} == {"committed", "failed", "in doubt"}
+    # Its checkpoint tells the times of the log that it came from, so this one is replayed from the start.
+    assert again.recover().checkpoint is None
+    assert again.recover().state["messages"] == session.recover().state["messages"]
+    assert again.recover().state["effects"].keys() == session.recover().state["effects"].keys()
+    with again.run() as run:
+        own = run.checkpoint()
+    assert again.recover().checkpoint == own.id
+
+
+def test_a_fork_is_exported_with_what_it_shares_and_comes_back_on_its_own(access):
+    """L12"""
+    session = worked(access)
+    fork = access.sessions.fork(session.id)
+    fork.append("message.user", {"content": "Another way."}, resource="crm/1")
+    again, report = imported(access, exported(fork), strict=True)
+    assert report.problems_total == 0
+    assert events_of(again) == events_of(fork)
+    assert again.info().fork is None
+    assert event_lines(exported(again)) == event_lines(exported(fork))
+
+
+def test_an_effect_that_is_told_out_of_order_costs_no_other_line(access):
+    """L12"""
+    session = worked(access)
+    lines = exported(session).splitlines()
+    committed = next(line for line in lines if b"effect.committed" in line)
+    lines.remove(committed)
+    lines.insert(1, committed)
+    again, report = imported(access, b"\n".join(lines) + b"\n")
+    assert [problem.line for problem in report.problems] == [2]
+    assert len(list(again.events())) == len(lines) - 2
+    with pytest.raises(errors.InvalidInput, match="line 2"):
+        imported(access, b"\n".join(lines) + b"\n", strict=True)

@@ -1,6 +1,6 @@
 """Writes vectors.json: fixed inputs, and what the sealed formats make of them.
 
-Run once for each version of the format, with ``python -m tests.vectors.generate``; the file is then frozen.
+``python -m tests.vectors.generate`` adds what the file does not have; what stands in it is frozen.
 All comes from the independent implementation with fixed salts, but for three parts that the product made with
 the salts that it chose then: ``chunked_by_vault``, ``sealed_by_vault`` and ``wrapped_by_vault``.
 """
@@ -160,6 +160,37 @@ def rows() -> dict:
     }
 
 
+def events_with_ref() -> list[dict]:
+    """A fork's log of two: an observation that is found by its resource, an effect by its kind and key."""
+    plain = events()[0]["row"]
+    seen = plain | {"seq": 4, "event_id": fixed("event 4", 16), "type": "observation.recorded"}
+    seen |= {"ref": own.blind(KEY, "resource", "crm/customer/42"), "meta": fixed("meta of event 4", 170)}
+    done = plain | {"seq": 5, "event_id": fixed("event 5", 16), "type": "effect.committed"}
+    done |= {"ref": own.blind(KEY, "effect", "email.send", "42"), "run_id": fixed("run", 16), "run_nth": 1}
+    vectors, chain = [], own.fork_genesis(SESSION, fixed("parent", 16), 3, fixed("base"))
+    for row in (seen, done):
+        row["salt"] = fixed(f"salt of event {row['seq']}", 16)
+        header = own.event_header(SESSION, row)
+        chain = own.chain(chain, header, row["salt"])
+        mac = own.event_mac(KEY, header, row["salt"], chain)
+        vectors.append({"row": row, "header": header, "chain": chain, "mac": mac})
+    return vectors
+
+
+def rows_with_runs_and_forks() -> dict:
+    plain = rows()["session"]["row"]
+    lease = {"lease": b'[3,"0192f3a4b5c67d8e9fa0b1c2d3e4f506",1700000000000000,1700000030000000,[]]'}
+    fork = {"forked_from": fixed("parent", 16), "base_seq": 3, "base_chain": fixed("base")}
+    nothing = {"lease": b"", "forked_from": None, "base_seq": 0, "base_chain": b""}
+    sessions = {
+        "a run": plain | nothing | lease,
+        "a fork": plain | nothing | fork,
+        "a fork with a run": plain | lease | fork,
+        "neither": plain | nothing,
+    }
+    return {name: {"row": row, "mac": own.session_mac(KEY, row)} for name, row in sessions.items()}
+
+
 def trees() -> list[dict]:
     heads = [
         (fixed(f"session {n}", 16), n + 1, 3 * n, fixed(f"chain {n}"), fixed(f"whose {n}", 16))
@@ -237,8 +268,26 @@ def vectors() -> dict:
         "trees": trees(),
         "note": note(),
         "passphrase": passphrase_record(),
+        "fork_genesis": own.fork_genesis(SESSION, fixed("parent", 16), 3, fixed("base")),
+        "events_with_ref": events_with_ref(),
+        "rows_with_runs_and_forks": rows_with_runs_and_forks(),
+        "blind_of_recovery": [
+            {"kind": kind, "parts": parts, "index": own.blind(KEY, kind, *parts)}
+            for kind, parts in (
+                ("effect", ["email.send", "42"]),
+                ("effect", ["email.sen", "d42"]),
+                ("resource", ["crm/customer/42"]),
+                ("subject", ["crm/customer/42"]),
+            )
+        ],
+        "buckets": {
+            index.hex(): own.bucket(index)
+            for index in (bytes(16), b"\x03" * 16, b"\x04" * 16, b"\xfb" * 16, b"\xff" * 16)
+        },
     }
 
 
 if __name__ == "__main__":
-    FILE.write_text(json.dumps(hexed(vectors()), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    frozen = json.loads(FILE.read_text(encoding="utf-8"))
+    added = {name: value for name, value in hexed(vectors()).items() if name not in frozen}
+    FILE.write_text(json.dumps(frozen | added, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

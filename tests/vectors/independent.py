@@ -196,11 +196,29 @@ def event_header(session_id: bytes, row: dict) -> bytes:
         numbers,
         row["address"],
         hashlib.sha256(row["meta"]).digest() if row["meta"] else b"",
+        *([] if row.get("ref") is None else [row["ref"]]),
     )
 
 
 def genesis(session_id: bytes) -> bytes:
     return hashlib.sha256(b"\x02session-vault/1/genesis" + session_id).digest()
+
+
+def fork_genesis(session_id: bytes, forked_from: bytes, base_seq: int, base_chain: bytes) -> bytes:
+    message = pack(b"session-vault/1/fork", session_id, forked_from, u64(base_seq), base_chain)
+    return hashlib.sha256(b"\x02" + message).digest()
+
+
+def start(row: dict) -> bytes:
+    """The chain value before a session's own first event."""
+    if row["forked_from"] is None:
+        return genesis(row["session_id"])
+    return fork_genesis(row["session_id"], row["forked_from"], row["base_seq"], row["base_chain"])
+
+
+def bucket(ref: bytes) -> str:
+    """The name under which ``tails`` counts an event that is found by what it is about."""
+    return f"{ref[0] // 4:02x}"
 
 
 def chain(previous: bytes, header: bytes, salt: bytes) -> bytes:
@@ -228,8 +246,18 @@ def session_mac(mac_key: bytes, row: dict) -> bytes:
         row["head_chain"],
         row["tails"],
         row["about"],
+        *recovery_fields(row),
     )
     return _mac(mac_key, message, b"sv1.session")
+
+
+def recovery_fields(row: dict) -> list[bytes]:
+    """What runs and forks add to a session's row; nothing before its first run, when it is no fork."""
+    lease, forked_from = row.get("lease") or b"", row.get("forked_from") or b""
+    base_seq, base_chain = row.get("base_seq") or 0, row.get("base_chain") or b""
+    if not any((lease, forked_from, base_seq, base_chain)):
+        return []
+    return [lease, forked_from, u64(base_seq), base_chain]
 
 
 def blob_mac(mac_key: bytes, session_id: bytes, row: dict) -> bytes:

@@ -11,7 +11,10 @@ import io
 import json
 import os
 import sqlite3
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import UUID
 
 import orjson
 import pytest
@@ -20,11 +23,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.vectors import independent as own
 from tests.vectors.generate import FILE, fixed, unhexed, vectors
-from vault import Principal, Vault, encoding, new_event_id, new_run_id
+from vault import Principal, Resolution, Vault, encoding, new_event_id, new_run_id
 from vault.errors import Tampered
 from vault.keyring import passphrase
 from vault.ports.records import BlobRow, EventRow, RunRow, SessionRow, VaultRow
 from vault.sealing import keys, notes, payload, rows
+from vault.sessions.refs import bucket_of
 
 FROZEN = unhexed(json.loads(FILE.read_text(encoding="utf-8")))
 KEY, CONTEXT = FROZEN["key"], FROZEN["context"]
@@ -142,6 +146,44 @@ def test_the_vault_macs_rows_as_frozen():
     assert rows.blob_mac(KEY, SESSION, row_of(BlobRow, frozen["blob"]["row"])) == frozen["blob"]["mac"]
     assert rows.vault_mac(KEY, row_of(VaultRow, frozen["vault"]["row"])) == frozen["vault"]["mac"]
     assert rows.whose(SESSION, TENANT, OWNER, None) == FROZEN["whose"]
+
+
+def test_the_vault_chains_and_macs_a_forks_events_as_frozen():
+    """S1, C4: what an event is found by is under its MAC"""
+    fork = row_of(SessionRow, FROZEN["rows_with_runs_and_forks"]["a fork"]["row"])
+    chain = rows.start_of(fork)
+    assert chain == FROZEN["fork_genesis"] == own.start(fork._asdict())
+    assert chain == rows.fork_genesis(SESSION, fixed("parent", 16), 3, fixed("base"))
+    assert rows.start_of(fork._replace(forked_from=None)) == FROZEN["genesis"]
+    for vector in FROZEN["events_with_ref"]:
+        row = row_of(EventRow, vector["row"])
+        header = rows.event_header(SESSION, row)
+        chain = rows.event_chain(chain, header, row.salt)
+        assert (header, chain) == (vector["header"], vector["chain"])
+        assert rows.event_mac(KEY, header, row.salt, chain) == vector["mac"]
+        assert header != rows.event_header(SESSION, row._replace(ref=None))
+        assert rows.event_header(SESSION, row._replace(ref=b"")) != rows.event_header(
+            SESSION, row._replace(ref=None)
+        )
+
+
+def test_the_vault_macs_rows_of_runs_and_forks_as_frozen():
+    """S6, S1: a row that has had neither is as in the first version"""
+    frozen = FROZEN["rows_with_runs_and_forks"]
+    for name, vector in frozen.items():
+        assert rows.session_mac(KEY, row_of(SessionRow, vector["row"])) == vector["mac"], name
+    assert len({vector["mac"] for vector in frozen.values()}) == len(frozen)
+    assert frozen["neither"]["mac"] == FROZEN["rows"]["session"]["mac"]
+
+
+def test_the_vault_looks_up_and_counts_what_events_are_about_as_frozen():
+    """C4, S3"""
+    tenant = keys.TenantKeys(tenant_id=TENANT, wrapping=b"", index=KEY)
+    for vector in FROZEN["blind_of_recovery"]:
+        assert tenant.blind(vector["kind"], *vector["parts"]) == vector["index"]
+    assert len({vector["index"] for vector in FROZEN["blind_of_recovery"]}) == 4
+    for index, name in FROZEN["buckets"].items():
+        assert bucket_of(bytes.fromhex(index)) == name
 
 
 def test_the_vault_grows_trees_as_frozen():
@@ -266,7 +308,9 @@ class Reader:
         for run in self.rows("runs", f"WHERE session_no = {row['no']}"):
             assert own.run_mac(mac_key, row["session_id"], run) == run["mac"]
         events = []
-        chain = own.genesis(row["session_id"])
+        chain = own.start(row)
+        if row["forked_from"] is not None:
+            self.check_base(row)
         for event in self.rows("events", f"WHERE session_no = {row['no']} ORDER BY seq"):
             header = own.event_header(row["session_id"], event)
             chain = own.chain(chain, header, event["salt"])
@@ -276,8 +320,39 @@ class Reader:
             assert hashlib.sha256(sealed).digest() == event["address"]
             meta = json.loads(opened("meta", event["meta"])) if event["meta"] else {}
             events.append((event, meta, opened("payload", sealed)))
-        assert (chain, len(events)) == (row["head_chain"], row["head_seq"])
+        assert (chain, row["base_seq"] + len(events)) == (row["head_chain"], row["head_seq"])
+        self.check_refs(row, index, events)
         return row, about, events
+
+    def check_base(self, row):
+        """What a fork shares is in the log of the session that it names."""
+        (parent,) = [one for one in self.rows("sessions") if one["session_id"] == row["forked_from"]]
+        query = "SELECT chain FROM events WHERE session_no = ? AND seq = ?"
+        assert self.data(query, parent["no"], row["base_seq"]) == [(row["base_chain"],)]
+
+    def check_refs(self, row, index, events):
+        """What events are found by, the counts of them, and the index of what was changed."""
+        counts, touched = Counter(), set()
+        for event, meta, body in events:
+            ref, resource = None, meta.get("resource")
+            if event["type"].startswith("effect."):
+                said = json.loads(body)
+                ref = own.blind(index, "effect", said["kind"], said["key"])
+                changed = {"resource": resource, "subject": said.get("subject")}
+                if event["type"] == "effect.committed":
+                    touched |= {
+                        (own.blind(index, kind, name), event["recorded_us"], event["seq"])
+                        for kind, name in changed.items()
+                        if name is not None
+                    }
+            elif resource is not None:
+                ref = own.blind(index, "resource", resource)
+            assert event["ref"] == ref
+            if ref is not None:
+                counts[own.bucket(ref)] += 1
+        assert json.loads(row["tails"]).get("refs", {}) == counts
+        query = "SELECT tag, recorded_us, seq FROM touches WHERE session_no = ?"
+        assert set(self.data(query, row["no"])) == touched
 
     def sealed(self, event, mac_key, row, content_key, opened):
         if event["body"] is not None:
@@ -315,6 +390,44 @@ def test_a_vault_is_read_from_its_files_with_nothing_but_the_documentation(tmp_p
         "run": [events[4][0]["run_id"].hex(), 1, 0],
         "types": {"message.user": 4, "tool.returned": 1},
     }
+    check_ledger(reader, row)
+
+
+def test_runs_effects_and_forks_are_read_from_the_files_with_nothing_but_the_documentation(
+    tmp_path, monkeypatch
+):
+    """C1, C4, S1, S3, S6: lease, blind indexes, counts in buckets, touches, a fork's chain."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    place, now = tmp_path / "a.vault", datetime.now(UTC)
+    with Vault.create(place) as vault:
+        sessions = vault.access(Principal(tenant="acme", subject="alice")).sessions
+        session = sessions.create(labels={"a": "b"}, external_id="order 66")
+        with session.run() as run:
+            about = {"resource": "crm/42", "observed_at": now, "valid_for": timedelta(minutes=5)}
+            run.append("observation.recorded", {"value": 12}, **about)
+            run.effect("mail", "42", {"to": "a"}, resource="crm/42", subject="Zoe").once(lambda _: {"id": 7})
+            run.effect("mail", "43", subject="Zoe").intend()
+            at = run.checkpoint()
+        fork = sessions.fork(session.id, at=at.id, labels={"c": "d"}, external_id="order 67")
+        fork.resolve("mail", "43", Resolution(decision="commit", confirmation={"id": 8}))
+        with fork.run() as run:
+            run.append("message.assistant", "Sent.")
+            held = run.id
+            stored = Reader(place).rows("sessions")
+    reader = Reader(place)
+    row, about, events = reader.session("acme", "alice", "order 66")
+    assert json.loads(row["lease"])[:2] == [1, ""]
+    assert (row["forked_from"], row["base_seq"], row["base_chain"]) == (None, 0, b"")
+    meta = {"observed_us": now, "resource": "crm/42", "valid_us": 300_000_000}
+    assert events[1][1] == meta | {"observed_us": round(now.timestamp() * 10**6)}
+    check_ledger(reader, row)
+    row, about, events = reader.session("acme", "alice", "order 67")
+    assert (row["base_seq"], about["fork"]["at"]) == (at.seq, at.id)
+    assert [event["seq"] for event, _, _ in events] == list(range(at.seq + 1, at.seq + 6))
+    assert [event["type_nth"] for event, _, _ in events] == [1] * 5
+    token, holder, since_us, until_us, waiting = json.loads(stored[1]["lease"])
+    assert (token, f"run_{UUID(holder)}", waiting) == (1, held, [])
+    assert until_us - since_us >= 30_000_000
     check_ledger(reader, row)
 
 

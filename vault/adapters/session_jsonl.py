@@ -7,29 +7,24 @@ a large one is written and read as a stream; every other line is held in memory 
 from __future__ import annotations
 
 import base64
-import binascii
 import io
 import itertools
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any, BinaryIO, Final
 
-from vault.adapters import Access, ImportReport, Progress, Session, parse_object, parse_time
+from vault.adapters import Access, ImportReport, Progress, Session, parse_object
 from vault.adapters.intake import Base64Tail, Intake, Lines, Problems, is_stream
-from vault.encoding import canonical_json, json_bytes
-from vault.errors import InvalidInput, LineRefused, NewerVault, NotFound
+from vault.adapters.session_lines import EffectOrder, event_fields, event_of, iso_time, present, raw_field
+from vault.encoding import json_bytes
+from vault.errors import Conflict, InvalidInput, LineRefused, NewerVault, NotFound
 from vault.model import (
     EAGER_BYTES_MAX,
     EVENT_TYPES_MAX,
     JSON_BYTES_MAX,
-    LEVELS,
     Event,
     NewEvent,
     SessionSummary,
-    check_name,
-    check_type,
     event_bytes,
-    run_bytes,
 )
 
 FORMAT: Final = "session-vault-jsonl"
@@ -43,9 +38,6 @@ _PROGRESS_LINES: Final = 200
 _STREAM_MARK: Final = b',"raw_base64":"'
 
 _SESSION_FIELDS: Final = ("title", "labels", "config", "external_id", "parent")
-_CONTENT_FIELDS: Final = frozenset({"payload", "raw", "raw_base64"})
-_ABOUT_FIELDS: Final = frozenset({"run", "tool", "caused_by", "observed_at", "usage", "level"})
-_EVENT_FIELDS: Final = _CONTENT_FIELDS | _ABOUT_FIELDS | {"seq", "id", "type", "time"}
 
 
 # ------------------------------------------------------------------------------------------------ export
@@ -70,7 +62,7 @@ def export_session(session: Session, out: BinaryIO, *, progress: Progress | None
 
 
 def _header(info: SessionSummary) -> dict[str, Any]:
-    return _present(
+    return present(
         id=info.id,
         title=info.title,
         labels=dict(sorted(info.labels.items())) or None,
@@ -78,31 +70,20 @@ def _header(info: SessionSummary) -> dict[str, Any]:
         external_id=info.external_id,
         parent=info.parent,
         state=info.state,
-        created_at=_time(info.created_at),
-        ended_at=_time(info.ended_at),
+        created_at=iso_time(info.created_at),
+        ended_at=iso_time(info.ended_at),
         event_count=info.event_count,
     )
 
 
 def _event_pieces(event: Event, session: Session) -> Iterator[bytes]:
     """The line of an event in pieces: one, unless its raw payload is streamed."""
-    fields = _present(
-        seq=event.seq,
-        id=event.id,
-        type=event.type,
-        time=_time(event.occurred_at or event.recorded_at),
-        run=event.run,
-        tool=event.tool,
-        caused_by=event.caused_by,
-        observed_at=_time(event.observed_at),
-        usage=dict(event.usage) if event.usage is not None else None,
-        level=event.level,
-    )
+    fields = event_fields(event)
     if event.payload is not None:
         # Joined as bytes: a payload as deep as JSON may be would be too deep one level further in.
         yield _escape(json_bytes(fields)[:-1] + b',"payload":' + json_bytes(event.payload) + b"}\n")
     elif event.raw is not None:
-        yield _line(fields | _raw_field(event.raw))
+        yield _line(fields | raw_field(event.raw))
     elif event.streamed:
         with session.open(event) as stream:
             yield from _streamed_pieces(fields, stream)
@@ -126,17 +107,6 @@ def _read_exactly(stream: BinaryIO, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _raw_field(raw: bytes) -> dict[str, str]:
-    try:
-        return {"raw": raw.decode()}
-    except UnicodeDecodeError:
-        return {"raw_base64": base64.b64encode(raw).decode("ascii")}
-
-
-def _present(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
 def _line(fields: dict[str, Any]) -> bytes:
     return _escape(json_bytes(fields)) + b"\n"
 
@@ -148,12 +118,6 @@ def _escape(encoded: bytes) -> bytes:
     """
     encoded = encoded.replace(b"\xc2\x85", b"\\u0085")
     return encoded.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
-
-
-def _time(moment: datetime | None) -> str | None:
-    if moment is None:
-        return None
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 # ------------------------------------------------------------------------------------------------ import
@@ -218,6 +182,7 @@ def check(source: BinaryIO) -> Problems:
     incoming.header()
     ids: set[bytes] = set()
     types: set[str] = set()
+    order = EffectOrder()
     for event in incoming.events():
         number = incoming.lines.number
         if is_stream(event.raw):
@@ -235,6 +200,10 @@ def check(source: BinaryIO) -> Problems:
             problems.add(number, f"more than {EVENT_TYPES_MAX} different event types in one session")
         else:
             types.add(event.type)
+        try:
+            order.check(event)
+        except Conflict as refusal:
+            problems.add(number, str(refusal))
     return problems
 
 
@@ -325,67 +294,5 @@ class _Incoming:
                 pass
             else:
                 encoded = Base64Tail(self.lines, head[mark + len(_STREAM_MARK) :])
-                return _new_event(fields, io.BufferedReader(encoded))
-        return _new_event(parse_object(self.lines.whole(head, LINE_BYTES_MAX)))
-
-
-def _new_event(fields: dict[str, Any], stream: BinaryIO | None = None) -> NewEvent:
-    """The event of a line, checked like the core will check it, so that ``strict`` knows before it appends.
-
-    Raises:
-        InvalidInput: it is not an event; the message quotes nothing of it.
-    """
-    if not _EVENT_FIELDS.issuperset(fields):
-        raise LineRefused("a field that events do not have")
-    if fields.get("type") is None:
-        raise LineRefused("an event without a type")
-    if len(_CONTENT_FIELDS.intersection(fields)) + (stream is not None) > 1:
-        raise LineRefused("more than one of payload, raw and raw_base64")
-    given = {name: value for name, value in fields.items() if value is not None}
-    if len(json_bytes(given.get("payload"))) > JSON_BYTES_MAX:
-        raise LineRefused(f"a payload of more than {JSON_BYTES_MAX} bytes")
-    if type(given.get("seq", 1)) is not int:
-        raise LineRefused("seq is not a number")
-    if given.get("level", "L3") not in LEVELS:
-        raise LineRefused("level is not one of " + ", ".join(LEVELS))
-    for name, check in (("id", event_bytes), ("caused_by", event_bytes), ("run", run_bytes)):
-        if name in given:
-            check(given[name])
-    if "tool" in given:
-        check_name(given["tool"], "a tool")
-    if "usage" in given and not (isinstance(given["usage"], dict) and canonical_json(given["usage"])):
-        raise LineRefused("usage is not an object")
-    return NewEvent(
-        type=check_type(given["type"]),
-        payload=given.get("payload"),
-        raw=_raw(given) if stream is None else stream,
-        event_id=given.get("id"),
-        run=given.get("run"),
-        tool=given.get("tool"),
-        caused_by=given.get("caused_by"),
-        observed_at=_moment(given, "observed_at"),
-        occurred_at=_moment(given, "time"),
-        usage=given.get("usage"),
-        level=given.get("level", "L3"),
-    )
-
-
-def _raw(given: dict[str, Any]) -> bytes | None:
-    text, encoded = given.get("raw"), given.get("raw_base64")
-    if not isinstance(text, str | None) or not isinstance(encoded, str | None):
-        raise LineRefused("raw or raw_base64 is not a string")
-    try:
-        if encoded is not None:
-            return binascii.a2b_base64(encoded, strict_mode=True)
-        return None if text is None else text.encode()
-    except UnicodeEncodeError:
-        raise LineRefused("raw holds a lone surrogate, which is not Unicode text") from None
-    except ValueError:  # binascii.Error, or a string that is not ASCII
-        raise LineRefused("raw_base64 is not base64") from None
-
-
-def _moment(given: dict[str, Any], name: str) -> datetime | None:
-    moment = parse_time(given.get(name))
-    if moment is None and name in given:
-        raise LineRefused(f"{name} is not an ISO 8601 time with a time zone")
-    return moment
+                return event_of(fields, io.BufferedReader(encoded))
+        return event_of(parse_object(self.lines.whole(head, LINE_BYTES_MAX)))

@@ -336,14 +336,14 @@ def behind(reader: Reader, recorded: Iterable[Head]) -> list[str]:
         if row is None:
             problems.append(f"{name} with {head.seq} events is missing")
             continue
-        no, session_id, version, seq, chain, *owned = row
+        no, session_id, version, seq, chain, base, *owned = row
         if not isinstance(version, int) or not isinstance(seq, int) or not _is_whose(session_id, owned, head):
             problems.append(f"{name} is not its owner's, or not under the external id that was recorded")
         elif seq < head.seq:
             problems.append(f"{name} ends at event {seq}, {head.seq} were recorded")
         elif version < head.version or (version == head.version and (seq, chain) != (head.seq, head.chain)):
             problems.append(f"{name} is an older or another state than was recorded")
-        elif seq > head.seq > 0:
+        elif seq > head.seq and head.seq != base:  # a fork's own log begins behind what it shares
             found = next(reader.scan("chain_at", session_no=no, seq=head.seq), None)
             if found is None or found[0] != head.chain:
                 problems.append(f"{name} has another event {head.seq} than was recorded")

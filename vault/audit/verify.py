@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from vault.audit.anchor import behind
-from vault.encoding import json_value
-from vault.errors import KeyUnavailable, StorageUnavailable, Tampered, VaultError
-from vault.model import format_id
-from vault.ports.records import BlobRow, EventRow, RunRow, SessionRow, is_sound
+from vault.audit.verify_session import Finding, SessionVerification
+from vault.errors import KeyUnavailable, Tampered, VaultError
+from vault.ports.records import SessionRow, is_sound
 from vault.sealing import rows
-from vault.sealing.payload import unseal
-from vault.sessions.find import open_about
-from vault.sessions.log import JSON, check_event, decode_tails, hour_of, open_stream
 from vault.sessions.witness import head_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from vault.audit.anchor import History
     from vault.ports.blobs import Blobs
     from vault.ports.records import Reader, Records
     from vault.sealing.keys import EpochKeys, KeyHierarchy, TenantKeys
     from vault.sealing.notes import Head
-
-_CHUNK: Final = 2**20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that is wrong: its kind, the place, and what it means."""
-
-    kind: str
-    place: str
-    detail: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +93,7 @@ class Verification:
             with self._records.snapshot() as reader:
                 # As this snapshot has it: others may have appended since the list was read.
                 now = reader.session(row.session_id, row.tenant_id, row.owner) or row
-                one = _OneSession(self._blobs, reader, now, named)
+                one = SessionVerification(self._blobs, reader, now, named)
                 findings += one.run(None if without_keys else self._keys)
                 counts["events"] += one.events
                 counts["blobs"] += one.blobs
@@ -161,188 +145,6 @@ def _ledger(history: History) -> list[Finding]:
 def _behind(reader: Reader, recorded: Mapping[bytes, Head]) -> list[Finding]:
     found = (text.partition(" ") for text in behind(reader, recorded.values()))
     return [Finding(kind="behind_ledger", place=place, detail=detail) for place, _, detail in found]
-
-
-class _OneSession:
-    """The checks of one session, in one snapshot."""
-
-    def __init__(self, blobs: Blobs, reader: Reader, row: SessionRow, named: set[bytes]) -> None:
-        self._blobs, self._reader, self._row, self._named = blobs, reader, row, named
-        self._name = (
-            format_id("ses", row.session_id) if isinstance(row.session_id, bytes) else f"session {row.no}"
-        )
-        self._findings: list[Finding] = []
-        self.events = self.blobs = 0
-
-    def run(self, keys_of: Callable[[SessionRow], tuple[TenantKeys, EpochKeys]] | None) -> list[Finding]:
-        keys = None
-        if keys_of is not None:
-            try:
-                tenant, keys = keys_of(self._row)
-                self._session_row(tenant, keys)
-            except VaultError as error:
-                self._found("session_row", self._name, str(error))
-        self._bodies(keys, self._events(keys))
-        return self._findings
-
-    def _found(self, kind: str, place: str, detail: str) -> None:
-        self._findings.append(Finding(kind=kind, place=place, detail=detail))
-
-    def _session_row(self, tenant: TenantKeys, keys: EpochKeys) -> None:
-        row = self._row
-        rows.check(rows.session_mac(keys.mac, row), row.mac, "the session's row")
-        if row.used_hour != hour_of(row.updated_us):
-            self._found("session_row", self._name, "its place in the list was changed")
-        about = open_about(keys, row)
-        labels = {tenant.blind("label", *label) for label in about.get("labels", {}).items()}
-        stored = {label for (label,) in self._reader.scan("all_labels_of_session", session_no=row.no)}
-        if labels != stored:
-            self._found("labels", self._name, "its label index is not what its sealed labels say")
-        for run in map(RunRow._make, self._reader.scan("all_runs_of_session", session_no=row.no)):
-            try:
-                rows.check(rows.run_mac(keys.mac, row.session_id, run), run.mac, "a run's kept count")
-            except Tampered as error:
-                self._found("run_row", self._name, str(error))
-
-    def _events(self, keys: EpochKeys | None) -> list[EventRow]:
-        """Check the log in order; the events whose payloads stand elsewhere come back."""
-        row, elsewhere = self._row, []
-        chain, expected = rows.genesis(row.session_id), 1
-        per_type: dict[str, int] = {}
-        per_run: dict[bytes, int] = {}
-        for event in map(EventRow._make, self._reader.scan("all_events_of_session", session_no=row.no)):
-            place = f"{self._name} event {event.seq}"
-            self.events += 1
-            if not is_sound(event):
-                self._found("event_row", place, "holds a value of the wrong kind")
-                continue
-            if event.seq < expected:
-                self._found("duplicate", place, "stands twice in the log")
-                continue
-            if event.seq > expected:
-                self._found(
-                    "removed", f"{self._name} events {expected} to {event.seq - 1}", "removed from the log"
-                )
-                chain = b""
-            chain = self._event(keys, event, place, chain)
-            per_type[event.type] = per_type.get(event.type, 0) + 1
-            if event.run_id is not None:
-                per_run[event.run_id] = per_run.get(event.run_id, 0) + 1
-            expected = event.seq + 1
-            if event.blob_no is not None:
-                elsewhere.append(event)
-        if expected - 1 != row.head_seq:
-            what = f"the head names event {row.head_seq}, the log ends at {expected - 1}"
-            self._found("head", self._name, what)
-        elif chain != row.head_chain:
-            self._found("head", self._name, "the head's chain value is not that of the log")
-        if not self._findings:
-            self._counts(per_type, per_run)
-        return elsewhere
-
-    def _event(self, keys: EpochKeys | None, event: EventRow, place: str, chain: bytes) -> bytes:
-        """Check one event row; the chain value that the next one builds on."""
-        try:
-            header = rows.event_header(self._row.session_id, event)
-            if keys is not None:
-                check_event(keys, self._row.session_id, event)
-                if event.meta is not None:
-                    json_value(unseal(keys.payload, keys.context(b"meta"), event.meta))
-            if event.blob_no is None:
-                self.blobs += 1
-                self._short(keys, event, place)
-            if chain and rows.event_chain(chain, header, event.salt) != event.chain:
-                self._found("chain", place, "does not follow the event before it")
-        except VaultError as error:
-            self._found("event_row", place, str(error))
-        return event.chain
-
-    def _counts(self, per_type: dict[str, int], per_run: dict[bytes, int]) -> None:
-        """Compare the counts that make filtered reads complete with those of the log."""
-        try:
-            tails = decode_tails(self._row.tails)
-            newest, kept = tails.run_id, dict(per_run)
-            counted = kept.pop(newest, 0)
-            if tails.run_from:
-                kept[newest] = tails.run_from
-            total = sum(kept.values())
-        except (ValueError, KeyError, TypeError, IndexError):
-            self._found("counts", self._name, "its counts cannot be read")
-            return
-        if tails.types != per_type:
-            self._found("counts", self._name, "its counts per type are not those of the log")
-        stored = {row[1]: row[2] for row in self._reader.scan("all_runs_of_session", session_no=self._row.no)}
-        if (counted, kept, total) != (tails.run_count, stored, tails.kept):
-            self._found("counts", self._name, "its counts per run are not those of the log")
-
-    def _bodies(self, keys: EpochKeys | None, events: list[EventRow]) -> None:
-        by_number: dict[int, EventRow] = {}
-        for event in events:
-            by_number.setdefault(event.blob_no or 0, event)
-        stored: dict[int, bytes] = {}
-        for blob in map(BlobRow._make, self._blob_rows()):
-            self.blobs += 1
-            stored[blob.no] = blob.address
-            named = by_number.get(blob.no)
-            place = f"{self._name} event {named.seq} payload" if named else f"{self._name} blob {blob.no}"
-            if not is_sound(blob):
-                self._found("blob", place, "its row holds a value of the wrong kind")
-                continue
-            if named is None:
-                self._found("orphan_blob", place, "no event names it")
-            if blob.body is None:
-                self._named.add(blob.address)
-            try:
-                if keys is not None:
-                    mac = rows.blob_mac(keys.mac, self._row.session_id, blob)
-                    rows.check(mac, blob.mac, "its row")
-                self._body(keys, named, blob)
-            except VaultError as error:
-                self._found("blob", place, str(error))
-        for event in events:
-            if stored.get(event.blob_no or 0) != event.address:
-                self._found(
-                    "blob", f"{self._name} event {event.seq} payload", "missing, or another payload's"
-                )
-
-    def _short(self, keys: EpochKeys | None, event: EventRow, place: str) -> None:
-        """Check a payload that stands beside its event."""
-        if event.body is None:
-            self._found("blob", f"{place} payload", "missing")
-            return
-        row = BlobRow(0, event.session_no, event.epoch, b"", event.address, event.size, event.body, b"")
-        try:
-            self._body(keys, event, row)
-        except VaultError as error:
-            self._found("blob", f"{place} payload", str(error))
-
-    def _blob_rows(self) -> Iterator[tuple[object, ...]]:
-        return self._reader.scan("all_blobs_of_session", session_no=self._row.no)
-
-    def _body(self, keys: EpochKeys | None, event: EventRow | None, blob: BlobRow) -> None:
-        if blob.body is None:
-            self._file(keys, event, blob)
-            return
-        if hashlib.sha256(blob.body).digest() != blob.address or len(blob.body) != blob.size:
-            raise Tampered("its sealed bytes are not those of its address")
-        if keys is not None and event is not None:
-            body = unseal(keys.payload, keys.context(b"payload"), blob.body)
-            if event.content == JSON:
-                json_value(body)
-
-    def _file(self, keys: EpochKeys | None, event: EventRow | None, blob: BlobRow) -> None:
-        if keys is not None and event is not None:
-            open_stream(self._blobs, keys, event).close()
-            return
-        digest = hashlib.sha256()
-        try:
-            with self._blobs.open(blob.address) as file:
-                while chunk := file.read(_CHUNK):
-                    digest.update(chunk)
-        except OSError:
-            raise StorageUnavailable("its file cannot be read") from None
-        if digest.digest() != blob.address:
-            raise Tampered("its sealed bytes are not those of its address")
 
 
 def _is_recorded(row: tuple[Any, ...], recorded: Mapping[bytes, Head]) -> bool:

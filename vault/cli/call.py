@@ -17,7 +17,7 @@ import typer
 
 import vault
 from vault.errors import InvalidInput, KeyUnavailable, NotFound
-from vault.model import Principal
+from vault.model import Principal, parse_id
 
 if TYPE_CHECKING:
     from vault.sessions.service import Sessions
@@ -120,7 +120,16 @@ class OwnerCall(VaultCall):
             NotFound: there is none; another person's answers alike.
         """
         with self.sessions() as sessions:
-            yield latest(sessions) if named == LATEST else sessions.resume(named)
+            yield found(sessions, named)
+
+
+def found(sessions: Sessions, named: str) -> Session:
+    """A session by id or as ``latest``.
+
+    Raises:
+        NotFound: there is none; another person's answers alike.
+    """
+    return latest(sessions) if named == LATEST else sessions.resume(named)
 
 
 def latest(sessions: Sessions) -> Session:
@@ -209,3 +218,13 @@ def _prompted(prompt: str, variable: str) -> str:
     except KeyboardInterrupt:
         sys.stderr.write("\n")
         raise
+
+
+def check_event_id(given: str | None, option: str) -> None:
+    """Refuse what is no event's id, in words that name the option.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    if given is not None and parse_id("evt", given) is None:
+        raise InvalidInput(f"{option} is an event's id: evt_ and a UUID, as --json shows them")

@@ -25,6 +25,7 @@ import vault
 from vault.adapters import openai_chat, session_jsonl
 from vault.cli.at_rest import below, readable, strings
 from vault.cli.call import Call, command
+from vault.cli.demo_crash import CLAIM, crash
 from vault.cli.output import console, document, show
 from vault.cli.printable import one_line, plural, size
 from vault.errors import InvalidInput, NotFound, Tampered
@@ -47,6 +48,7 @@ Next, with sessions of your own:
   session-vault import FILE...    Claude Code transcripts, OpenAI chats, JSONL
   session-vault sessions          what is in it
   session-vault show latest       one of them, as a timeline
+  session-vault why latest        where it stands, and why it stands still
   session-vault verify            check everything stored"""
 
 
@@ -84,6 +86,8 @@ def demo(
             _ask_as_stranger(steps, opened, session)
             _export_and_import(steps, _owner(opened), session)
             _look_for_clear_text(steps, place, sample, session)
+            holds, evidence = crash(opened, place, Principal(tenant=_TENANT, subject=_SUBJECT))
+            steps.say(holds, CLAIM, evidence)
             smallest = min(session.events(), key=lambda event: event.size)
         _damage_a_copy(steps, place, smallest)
     if call.as_json:

@@ -8,7 +8,14 @@ from typing import Annotated, Any, Final
 import typer
 
 import vault
-from vault.cli.call import NEW_PASSPHRASE, PASSPHRASE, VaultCall, ask_new_passphrase, command
+from vault.cli.call import (
+    NEW_PASSPHRASE,
+    PASSPHRASE,
+    OwnerCall,
+    VaultCall,
+    ask_new_passphrase,
+    command,
+)
 from vault.cli.output import document, note, say
 from vault.cli.printable import iso, local, plural
 from vault.clock import from_us
@@ -127,11 +134,26 @@ def _note_weaker(about: dict[str, Any]) -> None:
         note(f"weaker than it could be: {choice}")
 
 
-def checkpoint(call: VaultCall) -> None:
-    """Write a signed ledger entry now.
+def checkpoint(
+    call: OwnerCall,
+    *,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            "--session",
+            metavar="SESSION",
+            help="Write a checkpoint of this session's state instead: its full id, or `latest`.",
+        ),
+    ] = None,
+) -> None:
+    """Write a signed ledger entry now, or a checkpoint of a session.
 
-    It records where every session stands; one is also written whenever a vault is closed after a change.
+    The entry records where every session stands; one is also written whenever a vault is closed after a
+    change. With --session, a run takes the lease, writes the state to recover from, and ends.
     """
+    if session is not None:
+        _checkpoint_session(call, session)
+        return
     with call.opened() as opened:
         before = opened.info()["ledger_entries"]
         entry = opened.checkpoint()
@@ -145,6 +167,21 @@ def checkpoint(call: VaultCall) -> None:
         say(f"ledger entry {entry.number} written, with {plural(len(entry.heads), 'session')}")
     else:
         say(f"nothing has changed since ledger entry {entry.number} of {local(from_us(entry.recorded_us))}")
+
+
+def _checkpoint_session(call: OwnerCall, named: str) -> None:
+    with call.session(named) as found:
+        run = found.run()
+        try:
+            event = run.checkpoint()
+        finally:
+            run.stop("a checkpoint by hand from the command line")
+        session_id, told = found.id, event.payload
+    if call.as_json:
+        about = {name: told[name] for name in ("through", "sha256", "reducer")}
+        document({"session": session_id, "event": event.id, "run": run.id, **about})
+    else:
+        say(f"{event.id} holds the state of {session_id} through event {told['through']:,}")
 
 
 def rotate_passphrase(call: VaultCall) -> None:

@@ -15,7 +15,18 @@ import typer
 from typer.main import get_command
 
 import vault
-from vault.cli import demo, interchange, keeping, sessions, verification
+from vault.cli import (
+    branches,
+    demo,
+    effects,
+    interchange,
+    keeping,
+    replaying,
+    runs,
+    sessions,
+    verification,
+    waking,
+)
 from vault.cli.output import document, note
 from vault.errors import VaultError
 
@@ -30,7 +41,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-for group in (keeping, interchange, sessions, verification, demo):
+for group in (
+    keeping,
+    interchange,
+    sessions,
+    runs,
+    waking,
+    effects,
+    replaying,
+    branches,
+    verification,
+    demo,
+):
     group.register(app)
 
 

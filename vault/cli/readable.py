@@ -10,13 +10,12 @@ from typing import Any, Final
 
 import orjson
 
+from vault.cli.accounts import PARTS_MAX, VALUE_MAX, account_of, compact
 from vault.cli.printable import iso, one_line, shortened, size
 from vault.model import Event
 
 #: Characters of one event's text that are looked at; a timeline shows a few lines of it.
 _TEXT_MAX: Final = 2_000
-_VALUE_MAX: Final = 120
-_PARTS_MAX: Final = 50
 #: Raw payloads above this are not searched for JSON.
 _PARSED_BYTES_MAX: Final = 8 * 2**20
 #: Fields in which messages and their parts keep what they say, the first that holds something counts.
@@ -48,12 +47,14 @@ def _raw_reading(raw: bytes, event: Event) -> str:
 
 
 def _value_reading(value: Any, event: Event) -> str:
-    if value is None and event.type != "tool.requested":
+    if isinstance(value, dict) and (account := account_of(event.type, value)) is not None:
+        text = account
+    elif value is None and event.type != "tool.requested":
         text = "no payload"
     elif event.type == "tool.requested":
         text = "\n".join(_calls(value, event.tool))
     elif event.tool and event.type.startswith("tool."):
-        text = f"{one_line(event.tool, _VALUE_MAX)} → {_said(value)}"
+        text = f"{one_line(event.tool, VALUE_MAX)} → {_said(value)}"
     else:
         text = _said(value)
     return shortened(text, _TEXT_MAX)
@@ -63,9 +64,9 @@ def _said(value: Any) -> str:
     parts: list[str] = []
     for part in _parts(value):
         parts.append(part)
-        if len(parts) == _PARTS_MAX:
+        if len(parts) == PARTS_MAX:
             break
-    return "\n".join(parts) if parts else _compact(value)
+    return "\n".join(parts) if parts else compact(value)
 
 
 def _parts(value: Any) -> Iterator[str]:
@@ -87,7 +88,7 @@ def _parts(value: Any) -> Iterator[str]:
                 yield from inner
                 return
         if isinstance(value.get("type"), str) and "content" not in value and "source" in value:
-            yield f"[{one_line(value['type'], _VALUE_MAX)}]"  # a picture or a document inside a message
+            yield f"[{one_line(value['type'], VALUE_MAX)}]"  # a picture or a document inside a message
 
 
 def _calls(value: Any, tool: str | None) -> Iterator[str]:
@@ -97,14 +98,14 @@ def _calls(value: Any, tool: str | None) -> Iterator[str]:
         yield from _parts(value.get("content")) if isinstance(value, dict) and "tool_calls" in value else ()
         yield from (_call(name, arguments) for name, arguments in found)
     elif isinstance(value, dict) and value.keys() == {"tool_call"} and isinstance(value["tool_call"], int):
-        yield f"{one_line(tool or 'a tool', _VALUE_MAX)}: call {value['tool_call'] + 1} of the request above"
+        yield f"{one_line(tool or 'a tool', VALUE_MAX)}: call {value['tool_call'] + 1} of the request above"
     else:
         yield _call(tool, value)
 
 
 def _found_calls(value: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(value, list):
-        for item in value[:_PARTS_MAX]:
+        for item in value[:PARTS_MAX]:
             yield from _found_calls(item)
     elif isinstance(value, dict):
         if str(value.get("type")).endswith("tool_use"):
@@ -121,30 +122,11 @@ def _call(name: Any, arguments: Any) -> str:
     if isinstance(arguments, str):
         with suppress(orjson.JSONDecodeError):  # a tool may take free text
             arguments = orjson.loads(arguments)
-    called = one_line(name, _VALUE_MAX) if isinstance(name, str) else "a tool"
+    called = one_line(name, VALUE_MAX) if isinstance(name, str) else "a tool"
     if isinstance(arguments, dict):
-        given = ", ".join(f"{one_line(key, 40)}={_compact(item)}" for key, item in arguments.items())
+        given = ", ".join(f"{one_line(key, 40)}={compact(item)}" for key, item in arguments.items())
         return f"{called}({given})"
-    return f"{called}({_compact(arguments)})" if arguments is not None else f"{called}()"
-
-
-def _compact(value: Any) -> str:
-    """A value as JSON on one line, long strings and lists cut; quotes and line ends stay escaped."""
-    return orjson.dumps(_cut(value, 0)).decode()
-
-
-def _cut(value: Any, depth: int) -> Any:
-    if isinstance(value, str):
-        return value if len(value) <= _VALUE_MAX else value[: _VALUE_MAX - 1] + "…"
-    if isinstance(value, list | dict) and depth == 6:  # noqa: PLR2004 - deeper does not help a reader
-        return "…"
-    if isinstance(value, list):
-        more = ["…"] if len(value) > _PARTS_MAX else []
-        return [_cut(item, depth + 1) for item in value[:_PARTS_MAX]] + more
-    if isinstance(value, dict):
-        kept = list(value.items())[:_PARTS_MAX]
-        return {_cut(key, depth): _cut(item, depth + 1) for key, item in kept}
-    return value
+    return f"{called}({compact(arguments)})" if arguments is not None else f"{called}()"
 
 
 def event_document(event: Event) -> Mapping[str, Any]:
@@ -157,6 +139,8 @@ def event_document(event: Event) -> Mapping[str, Any]:
         "recorded_at": iso(event.recorded_at),
         "occurred_at": iso(event.occurred_at),
         "observed_at": iso(event.observed_at),
+        "valid_for_us": event.valid_for_us,
+        "resource": event.resource,
         "run": event.run,
         "tool": event.tool,
         "caused_by": event.caused_by,

@@ -13,14 +13,14 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from vault.cli.call import LimitOption, OwnerCall, SessionArgument, command
+from vault.cli.call import LimitOption, OwnerCall, SessionArgument, check_event_id, command
 from vault.cli.output import console, document, note, say, show
 from vault.cli.printable import ago, iso, local, one_line, plural, visible
 from vault.cli.readable import event_document
 from vault.cli.timeline import NARROW_CELLS, Timeline, header, labels_line
 from vault.clock import SystemClock, from_us
 from vault.errors import InvalidInput
-from vault.model import PAGE_MAX, Event, SessionSummary, parse_id
+from vault.model import PAGE_MAX, Event, SessionSummary
 
 if TYPE_CHECKING:
     from vault.model import Page
@@ -158,6 +158,7 @@ def summary_document(info: SessionSummary) -> dict[str, Any]:
         "event_count": info.event_count,
         "first_message": info.first_message,
         "last_message": info.last_message,
+        "fork": None if info.fork is None else dict(info.fork),
     }
 
 
@@ -200,8 +201,8 @@ def show_session(
     With --json, one event a line. Times are in this machine's time zone, in JSON in UTC.
     """
     moments = {"since": _moment(since, "--since"), "until": _moment(until, "--until")}
-    _check_event_id(after, "--after")
-    _check_event_id(before, "--before")
+    check_event_id(after, "--after")
+    check_event_id(before, "--before")
     most = limit or (_NEWEST if newest else None)
     with call.session(session) as found:
         events = found.events(
@@ -236,7 +237,7 @@ def follow_session(
 
     Goes on until the session ends or Ctrl-C is pressed.
     """
-    _check_event_id(after, "--after")
+    check_event_id(after, "--after")
     with call.session(session) as found:
         events = found.follow(after=after)
         if call.as_json:
@@ -253,11 +254,6 @@ def follow_session(
 def _print_documents(events: Iterator[Event]) -> None:
     for event in events:
         document(event_document(event))
-
-
-def _check_event_id(given: str | None, option: str) -> None:
-    if given is not None and parse_id("evt", given) is None:
-        raise InvalidInput(f"{option} is an event's id: evt_ and a UUID, as --json shows them")
 
 
 def _moment(text: str | None, option: str) -> datetime | None:

@@ -32,11 +32,13 @@ def header(info: SessionSummary, now: datetime) -> Text:
     used = f"last used {ago(info.last_event_at, now)} ({local(info.last_event_at)})"
     facts = [plural(info.event_count, "event"), info.state, used]
     labels = labels_line(info)
+    origin = f"\nforked from {info.fork['of']} at {info.fork['at']}" if info.fork else ""
     title = one_line(info.title, 200) if info.title else "(no title)"
     return Text.assemble(
         (title, "bold"),
         f"\n{' · '.join(facts)}",
         f"\n{labels}" if labels else "",
+        (origin, "dim"),
         (f"\n{info.id}", "dim"),
     )
 
@@ -62,15 +64,15 @@ class Timeline:
         self._day = ""
         self._run: str | None = None
 
-    def add(self, event: Event) -> None:
-        """Print one event."""
+    def add(self, event: Event, body: str | None = None) -> None:
+        """Print one event, with what it says or another text beside it."""
         moment = self._own_moment(event)
         self._between(event, moment)
         style = _STYLES.get(event.type, "magenta" if event.type.startswith("effect.") else "dim")
         time = f"{moment.astimezone():%H:%M:%S}" if moment else " " * 8
         place = f"{event.seq:>{self._seq_cells}}  {time}  "
         head = Text.assemble((place, "dim"), (event.type, style))
-        body = reading(event)
+        body = reading(event) if body is None else body
         limit = _MESSAGE_LINES if event.type in {"message.user", "message.assistant"} else _OTHER_LINES
         if self._console.width < NARROW_CELLS:
             self._print(head, Text("    "), body, limit, beside=False)

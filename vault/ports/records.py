@@ -30,6 +30,10 @@ class SessionRow(NamedTuple):
     updated_us: int
     used_hour: int
     ended_us: int
+    lease: bytes
+    forked_from: bytes | None
+    base_seq: int
+    base_chain: bytes
     about: bytes
     mac: bytes
 
@@ -55,6 +59,7 @@ class EventRow(NamedTuple):
     blob_no: int | None
     address: bytes
     size: int
+    ref: bytes | None
     chain: bytes
     mac: bytes
 
@@ -142,6 +147,10 @@ class Reader(Protocol):
         """One event by its id."""
         ...
 
+    def events_about(self, session_no: int, low: bytes, high: bytes) -> list[EventRow]:
+        """The events of a session whose ``ref`` is within ``low <= ref < high``, in any order."""
+        ...
+
     def first_seq_since(self, session_no: int, recorded_us: int, head_seq: int) -> int:
         """The first sequence number recorded at or after a time; ``head_seq + 1`` when there is none."""
         ...
@@ -181,6 +190,10 @@ class Transaction(Reader, Protocol):
 
     def add_event(self, row: EventRow) -> None:
         """Insert an event."""
+        ...
+
+    def add_touch(self, tag: bytes, row: EventRow) -> None:
+        """Index an event under what it changed in the world."""
         ...
 
     def add_blob(self, row: BlobRow) -> int:

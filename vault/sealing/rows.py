@@ -32,6 +32,26 @@ def genesis(session_id: bytes) -> bytes:
     return hashlib.sha256(b"\x02session-vault/1/genesis" + session_id).digest()
 
 
+def fork_genesis(session_id: bytes, parent: bytes, base_seq: int, base_chain: bytes) -> bytes:
+    """The chain value before a fork's own first event: it commits to the history that is shared.
+
+    Raises:
+        Tampered: a value is of the wrong kind or out of range.
+    """
+    try:
+        fields = pack(b"session-vault/1/fork", session_id, parent, base_seq.to_bytes(8), base_chain)
+    except _MALFORMED:
+        raise Tampered("a fork's row holds a value of the wrong kind") from None
+    return hashlib.sha256(b"\x02" + fields).digest()
+
+
+def start_of(row: SessionRow) -> bytes:
+    """The chain value before a session's own first event."""
+    if row.forked_from is None:
+        return genesis(row.session_id)
+    return fork_genesis(row.session_id, row.forked_from, row.base_seq, row.base_chain)
+
+
 def event_header(session_id: bytes, row: EventRow) -> bytes:
     """The canonical header: everything of an event that is in clear, and the hashes of what is sealed.
 
@@ -64,6 +84,7 @@ def _event_header(session_id: bytes, row: EventRow) -> bytes:
         ),
         row.address,
         hashlib.sha256(row.meta).digest() if row.meta else b"",
+        *((row.ref,) if row.ref is not None else ()),  # `pack` counts its fields, so with and without differ
     )
 
 
@@ -111,8 +132,19 @@ def _session_mac(mac_key: bytes, row: SessionRow) -> bytes:
         row.head_chain,
         row.tails,
         row.about,
+        *_recovery_fields(row),
     )
     return hashlib.blake2b(fields, key=mac_key, digest_size=32, person=b"sv1.session").digest()
+
+
+def _recovery_fields(row: SessionRow) -> tuple[bytes, ...]:
+    """What runs and forks add; nothing for a session that has had neither, as in the first format."""
+    if not row.lease and row.forked_from is None and not row.base_seq and not row.base_chain:
+        return ()
+    if row.forked_from == b"":
+        # The same bytes as for no fork at all, and not the same history.
+        raise Tampered("a fork's row does not name the session that it goes on from")
+    return row.lease, row.forked_from or b"", row.base_seq.to_bytes(8), row.base_chain
 
 
 @lru_cache(maxsize=4096)

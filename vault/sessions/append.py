@@ -6,10 +6,11 @@ The order of a session is decided in ``_Append._advance`` and nowhere else.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vault.encoding import json_value
-from vault.errors import Conflict, InvalidInput, LimitExceeded, NotFound, SessionEnded, Tampered
+from vault.errors import Busy, Conflict, Fenced, InvalidInput, LimitExceeded, NotFound, SessionEnded, Tampered
 from vault.model import (
     BATCH_BYTES_MAX,
     BATCH_MAX,
@@ -19,9 +20,13 @@ from vault.model import (
     Event,
     uuid7,
 )
+from vault.policy import effects
+from vault.policy.lease import check, decode, encode, refuse_outsider
 from vault.ports.records import EventRow, RunRow, SessionRow
 from vault.sealing import rows
 from vault.sealing.payload import unseal
+from vault.sessions.amend import RULES_CHANGED
+from vault.sessions.facts import counted, newest_fact
 from vault.sessions.log import (
     JSON,
     RAW,
@@ -36,21 +41,45 @@ from vault.sessions.log import (
     verified_session,
 )
 from vault.sessions.prepare import prepare, repeat_of
+from vault.sessions.refs import bucket_of
 from vault.sessions.runs import kept_count
 from vault.sessions.witness import head_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from vault.access.door import Grant
     from vault.model import NewEvent
+    from vault.policy.lease import Lease
     from vault.ports.records import BlobRow, Transaction
     from vault.sealing.keys import EpochKeys
     from vault.sessions.prepare import Prepared
 
 
+class Holder(NamedTuple):
+    """The run that an append belongs to, in hexadecimal, and the token under which it took the lease."""
+
+    run: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """On what terms an append goes in; the plain ones are for a writer outside of any run."""
+
+    expect_head: int | None = (
+        None  # the last event that the writer knows; None for wherever the log is by now
+    )
+    holder: Holder | None = None  # refused when this run no longer holds the lease
+    posted: bool = False  # also while a run is active
+    lease: Callable[[Lease, int], Lease] | None = None  # what becomes of the lease, in the same transaction
+
+
+_PLAIN = Terms()
+
+
 def append(
-    log: Log, grant: Grant, session: SessionRow, events: Sequence[NewEvent], expect_head: int | None
+    log: Log, grant: Grant, session: SessionRow, events: Sequence[NewEvent], terms: Terms = _PLAIN
 ) -> list[Event]:
     """Append events in one transaction: all of them or none.
 
@@ -59,17 +88,20 @@ def append(
         grant: leave to append.
         session: the session as it was when opened; only its identity and epoch are used.
         events: 1 to ``BATCH_MAX`` of them.
-        expect_head: sequence number of the last event that the writer knows; None to append wherever the
-            log is by now.
+        terms: what the writer knows and holds.
 
     Returns:
         The events as stored. One whose id is stored already with the same content is that stored event.
 
     Raises:
         InvalidInput: something cannot be stored as given.
-        Conflict: an id is stored with other content, or the log has moved past ``expect_head``.
+        Conflict: an id is stored with other content, the log has moved past ``expect_head``, or an effect's
+            fact does not follow from those before it.
         SessionEnded: the session takes no more events.
+        Fenced: the writer's run lost its lease.
+        Busy: the writer has no run, and one is active.
     """
+    expect_head = terms.expect_head
     if len(events) > BATCH_MAX:
         raise LimitExceeded(f"a batch holds at most {BATCH_MAX} events; split it")
     if expect_head is not None and (isinstance(expect_head, bool) or not isinstance(expect_head, int)):
@@ -79,39 +111,17 @@ def append(
         raise InvalidInput("the same event id stands twice in one batch; give each event its own")
     keys = epoch_keys(log, grant, session.session_id, session.epoch)
     fresh: dict[bytes, BlobRow] = {}
-    prepared = [prepare(log, session, keys, new, fresh) for new in events]
+    prepared = [prepare(log, grant.tenant, session, keys, new, fresh) for new in events]
     if sum(len(one.body) for one in prepared) > BATCH_BYTES_MAX:
         raise LimitExceeded(
             f"the payloads of a batch hold at most {BATCH_BYTES_MAX} bytes together; split it"
         )
-    work = _Append(log, grant, session, keys, prepared, expect_head)
+    work = _Append(log, grant, session, keys, prepared, terms)
     result = log.records.transact(work.run)
     if work.head is not None:
         log.witness.saw([head_of(work.head)])
         log.appended(session.session_id, work.added)
     return result
-
-
-def end(log: Log, grant: Grant, session_id: bytes) -> SessionRow:
-    """End a session: it stays readable and takes no more events. Ending it twice is harmless."""
-
-    def work(transaction: Transaction) -> SessionRow:
-        row = verified_session(log, grant, transaction, session_id)
-        if row.state != "active":
-            return row
-        keys = epoch_keys(log, grant, session_id, row.epoch)
-        now = max(log.clock.now_us(), row.updated_us)
-        ended = row._replace(state="ended", version=row.version + 1, ended_us=now)
-        ended = ended._replace(mac=rows.session_mac(keys.mac, ended))
-        if not transaction.move_session(ended, row):
-            raise Conflict("the session changed while it was being ended; try again")
-        transaction.heads[session_id] = ended
-        return ended
-
-    row = log.records.transact(work)
-    log.witness.saw([head_of(row)])
-    log.appended(session_id, 0)
-    return row
 
 
 class _Append:
@@ -124,28 +134,37 @@ class _Append:
         session: SessionRow,
         keys: EpochKeys,
         prepared: list[Prepared],
-        expect_head: int | None,
+        terms: Terms,
     ) -> None:
         self._log, self._grant, self._session = log, grant, session
-        self._keys, self._prepared, self._expect_head = keys, prepared, expect_head
+        self._keys, self._prepared, self._terms = keys, prepared, terms
+        self._of_effects = any(one.new.type in effects.TYPES for one in prepared)
         self.head: SessionRow | None = None
         self.added = 0
 
     def run(self, transaction: Transaction) -> list[Event]:
         session_id = self._session.session_id
-        # Whether a writer is behind is told by the stored head, never by this process's view of it.
-        row = transaction.known(session_id) if self._expect_head is None else None
+        # Whether a writer is behind, who holds the lease and what became of an effect is told by the stored
+        # row, never by this process's view of it.
+        terms = self._terms
+        by_view = terms.expect_head is None and terms.lease is None and not self._of_effects
+        row = seen = transaction.known(session_id) if by_view else None
         if row is None or row.tenant_id != self._grant.tenant.tenant_id or row.owner != self._grant.owner:
             row = verified_session(self._log, self._grant, transaction, session_id)
         placed = [self._place(transaction, prepared) for prepared in self._prepared]
-        result = self._advance(transaction, row, placed)
+        try:
+            result = self._advance(transaction, row, placed)
+        except (Busy, Fenced):
+            if row is not seen:
+                raise
+            result = None  # by this process's view; another one may have ended that run meanwhile
         if result is None:
             # The process's view was behind another process's commit. This transaction holds the write
             # lock, so the row read now cannot move again: one more round does it.
             row = verified_session(self._log, self._grant, transaction, session_id)
             result = self._advance(transaction, row, placed)
         if result is None:
-            raise Tampered("the database does not take a session's new head: its rules were changed")
+            raise Tampered(RULES_CHANGED)
         return result
 
     def _place(self, transaction: Transaction, prepared: Prepared) -> BlobRow:
@@ -162,10 +181,13 @@ class _Append:
         stored = self._stored(transaction, placed)
         if all(event is not None for event in stored):
             return [event for event in stored if event is not None]
-        self._refuse(row)
+        lease = self._refuse(row)
+        if self._of_effects:
+            self._check_effects(transaction, row, stored)
         tails, chain, seq = decode_tails(row.tails), row.head_chain, row.head_seq
         now = max(self._log.clock.now_us(), row.updated_us)
-        new_rows, result = [], []
+        new_rows: list[tuple[EventRow, tuple[bytes, ...]]] = []
+        result = []
         runs: dict[bytes, int] = {}  # counts of runs that are left, written only once the head has moved
         for prepared, blob, known in zip(self._prepared, placed, stored, strict=True):
             if known is not None:
@@ -178,7 +200,7 @@ class _Append:
             chain = rows.event_chain(chain, header, event.salt)
             mac = rows.event_mac(self._keys.mac, header, event.salt, chain)
             event = EventRow(*event[:-2], chain, mac)
-            new_rows.append(event)
+            new_rows.append((event, prepared.tags))
             result.append(_made(row.session_id, event, prepared))
         head = row._replace(
             version=row.version + 1,
@@ -187,6 +209,7 @@ class _Append:
             tails=tails.encoded(),
             updated_us=now,
             used_hour=hour_of(now),
+            lease=lease,
         )
         head = head._replace(mac=rows.session_mac(self._keys.mac, head))
         if not transaction.move_session(head, row):
@@ -194,21 +217,49 @@ class _Append:
         for run_id, count in runs.items():
             kept = RunRow(row.no, run_id, count, b"")
             transaction.keep_run(kept._replace(mac=rows.run_mac(self._keys.mac, row.session_id, kept)))
-        for event in new_rows:
+        for event, tags in new_rows:
             transaction.add_event(event)
+            for tag in tags:
+                transaction.add_touch(tag, event)
         transaction.heads[row.session_id] = self.head = head
         self.added = len(new_rows)
         return result
 
-    def _refuse(self, row: SessionRow) -> None:
+    def _refuse(self, row: SessionRow) -> bytes:
+        """Whether these events may go in now; the lease that the session has with them."""
         if row.state != "active":
             raise SessionEnded if row.state == "ended" else NotFound("there is no such session")
-        if self._expect_head is not None and self._expect_head != row.head_seq:
+        terms, lease = self._terms, row.lease
+        if terms.expect_head is not None and terms.expect_head != row.head_seq:
             raise Conflict(
-                f"the session's last event is number {row.head_seq}, not {self._expect_head}; read on first"
+                f"the session's last event is number {row.head_seq}, not {terms.expect_head}; read on first"
             )
+        if terms.holder is not None:
+            check(decode(lease), *terms.holder)
+        elif lease and not terms.posted:
+            refuse_outsider(decode(lease), self._log.clock.now_us())
+        if terms.lease is not None:
+            lease = encode(terms.lease(decode(lease), self._log.clock.now_us()))
         if row.head_seq + len(self._prepared) > EVENTS_MAX:
             raise LimitExceeded(f"a session holds at most {EVENTS_MAX} events; go on in a new one")
+        return lease
+
+    def _check_effects(
+        self, transaction: Transaction, row: SessionRow, stored: Sequence[Event | None]
+    ) -> None:
+        """Refuse a fact that does not follow from those there are, in this session or a branch of it."""
+        told: dict[bytes, effects.Counted] = {}
+        for prepared, known in zip(self._prepared, stored, strict=True):
+            kind, ref = prepared.new.type, prepared.ref
+            if known is not None or ref is None or kind not in effects.TYPES:
+                continue
+            if ref not in told:
+                fact = newest_fact(self._log, self._grant, transaction, row, ref)
+                mine = self._terms.holder.run if self._terms.holder else ""
+                told[ref] = counted(fact, row, mine, self._log.clock.now_us())
+            effects.check_next(told[ref], kind, prepared.new.caused_by)
+            if kind != effects.RESOLVED:
+                told[ref] = effects.Counted(kind, prepared.new.event_id)
 
     def _event_row(
         self, row: SessionRow, prepared: Prepared, blob: BlobRow, seq: int, now: int, tails: Tails
@@ -233,6 +284,7 @@ class _Append:
             blob.no or None,
             blob.address,
             blob.size,
+            prepared.ref,
             b"",  # chain and MAC cover all the others
             b"",
         )
@@ -250,6 +302,9 @@ class _Append:
         types[prepared.new.type] = types.get(prepared.new.type, 0) + 1
         if len(types) > EVENT_TYPES_MAX:
             raise LimitExceeded(f"a session holds at most {EVENT_TYPES_MAX} different event types; use fewer")
+        if prepared.ref is not None:
+            bucket = bucket_of(prepared.ref)
+            tails.refs[bucket] = tails.refs.get(bucket, 0) + 1
         if prepared.run_id is None:
             return tails
         count, start, kept = tails.run_count, tails.run_from, tails.kept
@@ -260,7 +315,7 @@ class _Append:
             known = runs.get(prepared.run_id)
             count = kept_count(transaction, self._keys, row, prepared.run_id) if known is None else known
             start = count
-        return Tails(types, prepared.run_id, count + 1, start, kept)
+        return Tails(types, prepared.run_id, count + 1, start, kept, tails.refs)
 
     def _stored(self, transaction: Transaction, placed: list[BlobRow]) -> list[Event | None]:
         """For each event with a given id: the stored event of that id, if it says the same."""

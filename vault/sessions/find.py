@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from vault.clock import from_us
 from vault.encoding import json_value
 from vault.errors import InvalidInput, NotFound, Tampered
-from vault.model import PAGE_MAX, Page, SessionId, SessionSummary, format_id
+from vault.model import PAGE_MAX, Holding, Page, RunId, SessionId, SessionSummary, format_id
+from vault.policy.lease import ALIVE_US, decode
 from vault.ports.records import EventsQuery
 from vault.sealing.payload import unseal
 from vault.sessions.log import decode_event, decode_tails, hour_of
@@ -47,9 +48,9 @@ def summary(log: Log, grant: Grant, session_id: bytes) -> SessionSummary:
         Tampered: it was changed, removed or rolled back.
     """
     with verified_view(log, grant, session_id) as found:
-        row, keys, types = found.row, found.keys, decode_tails(found.row.tails).types
-        first = _message(found, types, _MESSAGES[:1], newest=False)
-        latest = _message(found, types, _MESSAGES, newest=True)
+        row, keys = found.row, found.keys
+        first = _message(found, _MESSAGES[:1], newest=False)
+        latest = _message(found, _MESSAGES, newest=True)
     about = open_about(keys, row)
     return SessionSummary(
         id=SessionId(format_id("ses", row.session_id)),
@@ -63,8 +64,20 @@ def summary(log: Log, grant: Grant, session_id: bytes) -> SessionSummary:
         last_event_at=from_us(row.updated_us),
         ended_at=from_us(row.ended_us) if row.ended_us else None,
         event_count=row.head_seq,
-        first_message=_preview(log, keys, session_id, first),
-        last_message=_preview(log, keys, session_id, latest),
+        first_message=_preview(log, first),
+        last_message=_preview(log, latest),
+        fork=about.get("fork"),
+        shared_through=row.base_seq,
+        lease=_holding(row, log.clock.now_us()),
+    )
+
+
+def _holding(row: SessionRow, now_us: int) -> Holding:
+    lease = decode(row.lease)
+    return Holding(
+        run=RunId(format_id("run", bytes.fromhex(lease.run))) if lease.run else None,
+        live=lease.is_live(now_us),
+        waiting=sum(now_us < ticket.alive_us + ALIVE_US for ticket in lease.queue),
     )
 
 
@@ -112,22 +125,29 @@ def _item(log: Log, grant: Grant, session_id: bytes) -> SessionSummary | None:
         return None  # erased since it was listed
 
 
-def _message(found: View, counts: dict[str, int], types: tuple[str, ...], *, newest: bool) -> Any:
-    best = None
-    for name in types:
-        if not counts.get(name):
-            continue
-        query = EventsQuery(found.row.no, 0, found.row.head_seq + 1, 1, name, None, newest)
-        stored = rows_of(found, query)[0]
-        if best is None or stored.seq > best.seq:
-            best = stored
-    return best
+def _message(found: View, types: tuple[str, ...], *, newest: bool) -> tuple[View, EventRow] | None:
+    """The first or newest message, in a fork's own log or in what it shares, and the keys that open it."""
+    strands = [found, *found.older]
+    for strand in strands if newest else strands[::-1]:
+        best = None
+        counts = decode_tails(strand.row.tails).types
+        for name in types:
+            if not counts.get(name):
+                continue
+            query = EventsQuery(strand.row.no, strand.row.base_seq, strand.until, 1, name, None, newest)
+            stored = rows_of(strand, query)
+            if stored and (best is None or stored[0].seq > best.seq):
+                best = stored[0]
+        if best is not None:
+            return strand, best
+    return None
 
 
-def _preview(log: Log, keys: EpochKeys, session_id: bytes, row: EventRow | None) -> str | None:
-    if row is None or row.size > _PREVIEW_BYTES_MAX:
+def _preview(log: Log, message: tuple[View, EventRow] | None) -> str | None:
+    if message is None or message[1].size > _PREVIEW_BYTES_MAX:
         return None
-    event = decode_event(log, keys, session_id, row)
+    found, row = message
+    event = decode_event(log, found.keys, found.row.session_id, row)
     text = _text(event.payload if event.raw is None else _parsed(event.raw))
     if text is None:
         return None

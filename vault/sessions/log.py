@@ -19,6 +19,8 @@ from vault.model import (
     SessionId,
     format_id,
 )
+from vault.policy.freshness import Thresholds
+from vault.policy.recovery import Trigger
 from vault.sealing import rows
 from vault.sealing.payload import Sealing, unseal, unseal_stream
 
@@ -39,6 +41,10 @@ RAW: Final = 1
 STREAM: Final = 2
 
 
+_TRIGGER: Final = Trigger()
+_THRESHOLDS: Final = Thresholds()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
     """The parts that every session use case works with."""
@@ -50,12 +56,15 @@ class Log:
     witness: Witness
     sealing: Sealing
     appended: Callable[[bytes, int], None]  # told after each commit: which session, how many new events
+    trigger: Trigger = _TRIGGER  # when a run writes a checkpoint by itself
+    thresholds: Thresholds = _THRESHOLDS  # when what was observed counts as old
 
 
 class Tails(NamedTuple):
     """How many events of each type and of the newest run a session holds; makes a filtered read complete.
 
-    ``run_from`` is the newest run's count in its kept row, ``kept`` the sum of all kept rows (`runs.py`).
+    ``run_from`` is the newest run's count in its kept row, ``kept`` the sum of all kept rows (`runs.py`);
+    ``refs`` counts the events that are found by what they are about (`refs.py`).
     """
 
     types: dict[str, int]
@@ -63,11 +72,14 @@ class Tails(NamedTuple):
     run_count: int
     run_from: int
     kept: int
+    refs: dict[str, int]
 
     def encoded(self) -> bytes:
         """Canonical bytes for the session row."""
         run = [self.run_id.hex(), self.run_count, self.run_from]
-        value = {"kept": self.kept, "run": run, "types": self.types}
+        value: dict[str, Any] = {"kept": self.kept, "run": run, "types": self.types}
+        if self.refs:
+            value["refs"] = self.refs
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
@@ -75,7 +87,9 @@ def decode_tails(encoded: bytes) -> Tails:
     """The counts of a verified session row."""
     value = orjson.loads(encoded)
     run_id, run_count, run_from = value["run"]
-    return Tails(value["types"], bytes.fromhex(run_id), run_count, run_from, value["kept"])
+    return Tails(
+        value["types"], bytes.fromhex(run_id), run_count, run_from, value["kept"], value.get("refs", {})
+    )
 
 
 def hour_of(updated_us: int) -> int:
@@ -201,4 +215,6 @@ def make_event(
         "blob://sha256/" + row.address.hex(),
         row.size,
         row.content == STREAM,
+        meta.get("resource"),
+        meta.get("valid_us"),
     )

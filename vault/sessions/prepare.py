@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
 
 from vault.clock import to_us
@@ -19,16 +20,22 @@ from vault.model import (
     event_bytes,
     run_bytes,
 )
+from vault.policy import effects
+from vault.policy.recovery import state_hash
 from vault.ports.records import BlobRow
 from vault.sealing import rows
 from vault.sealing.payload import content_hash, seal, seal_stream
 from vault.sessions.log import JSON, RAW, STREAM, Log
 
 if TYPE_CHECKING:
-    from vault.model import NewEvent
+    from vault.model import Event, NewEvent
     from vault.ports.records import Reader, SessionRow
-    from vault.sealing.keys import EpochKeys
+    from vault.sealing.keys import EpochKeys, TenantKeys
 
+#: The type of the event that holds a state to recover from.
+CHECKPOINT: Final = "checkpoint.created"
+VALID_US_END: Final = 2**53  # how long an observation can hold: JSON readers hold smaller numbers exactly
+_MICROSECOND: Final = timedelta(microseconds=1)
 #: Sealed payloads up to here stand in the database; larger ones in the blob area.
 INLINE_BYTES_MAX: Final = 64 * 1024
 #: Shorter payloads stand beside their event and are stored again when repeated: finding the repeat would cost
@@ -49,6 +56,8 @@ class Prepared(NamedTuple):
     content: int
     body: bytes
     blob: BlobRow
+    ref: bytes | None  # what it is found by: an effect's kind and key, or a resource
+    tags: tuple[bytes, ...]  # what it changed in the world, for other sessions to find
 
     def __repr__(self) -> str:
         """Nothing that a user supplied."""
@@ -56,7 +65,12 @@ class Prepared(NamedTuple):
 
 
 def prepare(
-    log: Log, session: SessionRow, keys: EpochKeys, new: NewEvent, fresh: dict[bytes, BlobRow]
+    log: Log,
+    tenant: TenantKeys,
+    session: SessionRow,
+    keys: EpochKeys,
+    new: NewEvent,
+    fresh: dict[bytes, BlobRow],
 ) -> Prepared:
     """Check, encode and seal one event, its blob durable before this returns.
 
@@ -70,6 +84,7 @@ def prepare(
     if new.level not in LEVELS:
         raise InvalidInput("a level is one of L0, L1, L2, L3")
     meta = _checked_meta(new)
+    ref, tags = _found_by(tenant, new)
     sealed_meta = None
     if meta:
         sealed_meta = seal(keys.payload, keys.context(b"meta"), canonical_json(meta), log.sealing)
@@ -91,7 +106,51 @@ def prepare(
         else STREAM,
         body=body,
         blob=blob,
+        ref=ref,
+        tags=tags,
     )
+
+
+def _found_by(tenant: TenantKeys, new: NewEvent) -> tuple[bytes | None, tuple[bytes, ...]]:
+    """The blind index of what an event is about, and of what it changed in the world."""
+    check_own(new.type, new.payload)
+    if new.type in effects.TYPES:
+        tags = changed_by(tenant, new) if new.type == effects.COMMITTED else ()
+        return tenant.blind("effect", *effects.subject_of(new.type, new.payload)), tags
+    return None if new.resource is None else tenant.blind("resource", new.resource), ()
+
+
+def check_own(event_type: str, payload: Any) -> None:
+    """Whether the payload of an event that the vault itself goes by is what it must be.
+
+    Raises:
+        InvalidInput: it is not.
+    """
+    if event_type in effects.TYPES:
+        effects.subject_of(event_type, payload)
+        if payload.get("subject") is not None:
+            check_name(payload["subject"], "an effect's subject")
+    elif event_type == CHECKPOINT:
+        check_snapshot(payload)
+
+
+def changed_by(tenant: TenantKeys, committed: NewEvent | Event) -> tuple[bytes, ...]:
+    """The blind indexes of what a committed effect changed: its resource, and the subject in its payload."""
+    named = {"resource": committed.resource, "subject": committed.payload.get("subject")}
+    return tuple(tenant.blind(kind, name) for kind, name in named.items() if name is not None)
+
+
+def check_snapshot(payload: Any) -> None:
+    """Whether a checkpoint's payload holds a state and its own hash.
+
+    Raises:
+        InvalidInput: it does not, so nothing could be recovered from it.
+    """
+    stated = payload.get("sha256") if isinstance(payload, dict) and "state" in payload else None
+    if stated is None or stated != state_hash(payload["state"]):
+        raise InvalidInput(
+            "a checkpoint holds a state and the SHA-256 of its canonical JSON; use run.checkpoint"
+        )
 
 
 def _body(new: NewEvent) -> tuple[bytes, BinaryIO | None]:
@@ -147,6 +206,10 @@ def _checked_meta(new: NewEvent) -> dict[str, Any]:
         meta["observed_us"] = to_us(new.observed_at)
     if new.occurred_at is not None:
         meta["occurred_us"] = to_us(new.occurred_at)
+    if new.resource is not None:
+        meta["resource"] = check_name(new.resource, "a resource")
+    if new.valid_for is not None:
+        meta["valid_us"] = _checked_validity(new)
     if new.usage is not None:
         if not isinstance(new.usage, dict):
             raise InvalidInput("usage is a dict of JSON values")
@@ -156,6 +219,15 @@ def _checked_meta(new: NewEvent) -> dict[str, Any]:
             )
         meta["usage"] = new.usage
     return meta
+
+
+def _checked_validity(new: NewEvent) -> int:
+    if new.observed_at is None:
+        raise InvalidInput("valid_for says how long an observation holds: give observed_at too")
+    valid_us = new.valid_for // _MICROSECOND if isinstance(new.valid_for, timedelta) else 0
+    if not 0 < valid_us < VALID_US_END:
+        raise InvalidInput("valid_for is a timedelta above zero, up to 285 years")
+    return valid_us
 
 
 def _sealed_blob(

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from vault.clock import to_us
@@ -19,6 +19,7 @@ from vault.errors import InvalidInput, NotFound, Tampered
 from vault.model import check_type, event_bytes, run_bytes
 from vault.ports.records import EventsQuery
 from vault.sealing import rows
+from vault.sessions.family import ancestors
 from vault.sessions.log import check_event, check_session, decode_event, decode_tails, epoch_keys
 from vault.sessions.runs import proven_count
 from vault.sessions.witness import head_of
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 #: Rows per snapshot while iterating: short enough to hold back nobody, few enough to hold in memory.
 _PAGE: Final = 200
+_STEP: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +50,24 @@ class Part:
     high: int | None = None
     limit: int | None = None
     newest_first: bool = False
+    outside_runs: bool = False  # only events that belong to no run
+    shared: tuple[
+        tuple[bytes, int], ...
+    ] = ()  # of a fork: whose log comes before it, nearest first, until where
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """One session in one snapshot, verified."""
+    """One session in one snapshot, verified; for a fork, with those that it was forked from, nearest first.
+
+    ``until`` is the first place that is not its own as seen from the session that was asked for.
+    """
 
     reader: Reader
     row: SessionRow
     keys: EpochKeys
+    until: int
+    older: tuple[View, ...] = ()
 
 
 @contextlib.contextmanager
@@ -83,7 +94,19 @@ def view(log: Log, grant: Grant, session_id: bytes, reader: Reader, expected: He
     log.witness.saw([head_of(row)])
     if next(reader.scan("event_behind", session_no=row.no, seq=row.head_seq), None):
         raise Tampered("an event stands behind the session's newest one: it is forged")
-    return View(reader=reader, row=row, keys=epoch_keys(log, grant, session_id, row.epoch))
+    older: list[View] = []
+    until = row.base_seq + 1
+    for base in ancestors(log, grant, reader, row) if row.forked_from is not None else ():
+        keys = epoch_keys(log, grant, base.session_id, base.epoch)
+        older.append(View(reader=reader, row=base, keys=keys, until=until))
+        until = min(until, base.base_seq + 1)
+    keys = epoch_keys(log, grant, session_id, row.epoch)
+    return View(reader=reader, row=row, keys=keys, until=row.head_seq + 1, older=tuple(older))
+
+
+def shared_of(found: View) -> tuple[tuple[bytes, int], ...]:
+    """Whose log comes before a fork's own, nearest first, and until where; empty for any other session."""
+    return tuple((base.row.session_id, base.until) for base in found.older)
 
 
 def read(log: Log, grant: Grant, session_id: bytes, part: Part) -> Iterator[Event]:
@@ -92,13 +115,46 @@ def read(log: Log, grant: Grant, session_id: bytes, part: Part) -> Iterator[Even
     Raises:
         Tampered: a row or payload was changed, moved, removed, repeated or forged.
     """
-    if part.types is None or part.run_id is not None:
-        events = _stream(log, grant, session_id, part, None)
-    else:
-        # One proven stream per type, merged by place: a list of types costs what its events cost.
-        streams = [_stream(log, grant, session_id, part, name) for name in dict.fromkeys(part.types)]
-        events = heapq.merge(*streams, key=lambda event: event.seq, reverse=part.newest_first)
-    return islice(events, part.limit)
+    if not part.shared:
+        return islice(_read_one(log, grant, session_id, part), part.limit)
+    pieces = _pieces(session_id, part)
+    return islice(chain.from_iterable(_read_one(log, grant, *piece) for piece in pieces), part.limit)
+
+
+def _pieces(session_id: bytes, part: Part) -> list[tuple[bytes, Part]]:
+    """A part of a fork's log as parts of the logs that it is made of."""
+    pieces, high = [], part.high
+    for owner, (_, until) in zip(
+        [session_id, *(base for base, _ in part.shared)], [*part.shared, (b"", 1)], strict=True
+    ):
+        low = max(part.low, until - 1)
+        if high is None or high - low > 1:
+            pieces.append((owner, replace(part, low=low, high=high)))
+        high = until if high is None else min(high, until)
+    return pieces if part.newest_first else pieces[::-1]
+
+
+def _within_run(log: Log, grant: Grant, session_id: bytes, part: Part, run_id: bytes) -> Part:
+    """The part between the first and the last event of a run: what else stands there is passed over."""
+    with verified_view(log, grant, session_id) as found:
+        span = EventsQuery(found.row.no, part.low, found.row.head_seq + 1, 1, None, run_id)
+        first, last = rows_of(found, span), rows_of(found, span._replace(newest_first=True))
+    if not first:
+        return replace(part, high=part.low + 1)
+    high = last[0].seq + 1 if part.high is None else min(part.high, last[0].seq + 1)
+    return replace(part, low=first[0].seq - 1, high=high)
+
+
+def _read_one(log: Log, grant: Grant, session_id: bytes, part: Part) -> Iterator[Event]:
+    """The events of a part within one session's own log."""
+    types = part.types
+    if types is None:
+        return _stream(log, grant, session_id, part, None)
+    if part.run_id is not None:
+        part = _within_run(log, grant, session_id, part, part.run_id)
+    # One proven stream per type, merged by place: a list of types costs what its events cost.
+    streams = [_stream(log, grant, session_id, part, name) for name in dict.fromkeys(types)]
+    return heapq.merge(*streams, key=lambda event: event.seq, reverse=part.newest_first)
 
 
 def find_event(found: View, event_id: str) -> EventRow:
@@ -109,13 +165,30 @@ def find_event(found: View, event_id: str) -> EventRow:
         NotFound: the session has no such event.
         Tampered: it was changed, moved or removed.
     """
+    return locate(found, event_id)[1]
+
+
+def locate(found: View, event_id: str) -> tuple[View, EventRow]:
+    """The session that holds an event, of a fork and those before it, and the event's verified row.
+
+    Raises:
+        As ``find_event``.
+    """
     asked = event_bytes(event_id)
+    for view_of in (found, *found.older):
+        stored = _event_in(view_of, asked)
+        if stored is not None and stored.seq < view_of.until:
+            return view_of, stored
+    raise NotFound("there is no such event in this session")
+
+
+def _event_in(found: View, asked: bytes) -> EventRow | None:
     stored = found.reader.event(found.row.no, asked)
     if stored is None:
         seq = int.from_bytes(asked[-4:])  # its place, in an id that the vault made: is that one still whole?
-        if 0 < seq <= found.row.head_seq:
+        if found.row.base_seq < seq <= found.row.head_seq:
             rows_of(found, EventsQuery(found.row.no, seq - 1, seq + 1, 1))
-        raise NotFound("there is no such event in this session")
+        return None
     check_event(found.keys, found.row.session_id, stored)
     if stored.event_id != asked:
         raise Tampered("the database answered with another event")
@@ -160,6 +233,7 @@ def part_of(
         high=high,
         limit=limit,
         newest_first=newest_first,
+        shared=shared_of(found),
     )
 
 
@@ -215,8 +289,10 @@ def _place(query: EventsQuery, row: EventRow) -> int:
 
 def _place_before(found: View, query: EventsQuery) -> int:
     """The place, in this stream, of the last event at or before ``query.low``; 0 when there is none."""
-    if query.low == 0 or (query.type is None and query.run_id is None):
+    if query.type is None and query.run_id is None:
         return query.low
+    if query.low <= found.row.base_seq:
+        return 0
     beyond = query._replace(low=0, high=query.low + 1, limit=1, newest_first=True)
     return _neighbour(found, beyond) or 0
 
@@ -254,8 +330,8 @@ def _check_chain(found: View, stored: list[EventRow], headers: list[bytes]) -> N
         return
     first, last = stored[0], stored[-1]
     if (
-        first.seq == 1
-        and rows.event_chain(rows.genesis(found.row.session_id), headers[0], first.salt) != first.chain
+        first.seq == found.row.base_seq + 1
+        and rows.event_chain(rows.start_of(found.row), headers[0], first.salt) != first.chain
     ):
         raise Tampered("the first event does not begin the session's chain")
     if last.seq == found.row.head_seq:
@@ -273,27 +349,34 @@ def _check_chain(found: View, stored: list[EventRow], headers: list[bytes]) -> N
 
 def _first_since(found: View, moment_us: int) -> int:
     """The first place recorded at or after a time, the rows on both sides of it verified."""
-    seq = found.reader.first_seq_since(found.row.no, moment_us, found.row.head_seq)
-    low, high = max(seq - 2, 0), min(seq + 1, found.row.head_seq + 1)
+    seq = found.reader.first_seq_since(found.row.no, moment_us, found.until - 1)
+    low, high = max(seq - 2, found.row.base_seq), min(seq + 1, found.until)
     around = rows_of(found, EventsQuery(found.row.no, low, high, 2)) if high - low > 1 else []
     for row in around:
         if (row.recorded_us >= moment_us) != (row.seq >= seq):
             raise Tampered("the times in the log were changed")
+    if found.older and seq <= found.row.base_seq + 1:
+        # What a fork shares is older than what it holds: the place may be further back.
+        return min(seq, _first_since(replace(found.older[0], older=found.older[1:]), moment_us))
     return seq
 
 
 def _stream(log: Log, grant: Grant, session_id: bytes, part: Part, name: str | None) -> Iterator[Event]:
-    low, high, left = part.low, part.high, part.limit if part.types is None or name else None
+    low, high, left = part.low, part.high, part.limit
+    mixed = name is not None and part.run_id is not None  # a type's events of other runs are passed over
+    step = _STEP if part.newest_first else _PAGE  # from the end one often looks for a single event
     while True:
-        page = _PAGE if left is None else min(_PAGE, left)
+        page = step if left is None else min(_PAGE, left)
+        step = min(4 * step, _PAGE)
         with verified_view(log, grant, session_id) as found:
             end = found.row.head_seq + 1 if high is None else min(high, found.row.head_seq + 1)
-            query = EventsQuery(found.row.no, low, end, page, name, part.run_id, part.newest_first)
+            run_id = None if mixed else part.run_id
+            query = EventsQuery(found.row.no, low, end, page, name, run_id, part.newest_first)
             stored = rows_of(found, query) if end - low > 1 else []
         for row in stored:
-            if part.types is None or row.type in part.types:  # of a run: what is not asked for is not opened
+            if not (mixed and row.run_id != part.run_id) and not (part.outside_runs and row.run_id):
                 yield decode_event(log, found.keys, session_id, row)
-        if left is not None:
+        if left is not None and not mixed:
             left -= len(stored)
         if len(stored) < page or left == 0:
             return

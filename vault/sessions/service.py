@@ -1,11 +1,11 @@
-"""A principal's sessions: create, resume, latest, find."""
+"""A principal's sessions: create, resume, latest, find, fork, wake."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from vault.encoding import canonical_json
-from vault.errors import Conflict, InvalidInput, NotFound
+from vault.errors import Conflict, InvalidInput, NotFound, SessionEnded
 from vault.model import (
     LABELS_MAX,
     TITLE_LENGTH_MAX,
@@ -14,22 +14,35 @@ from vault.model import (
     session_bytes,
     uuid7,
 )
+from vault.policy.drift import normalised
+from vault.policy.lease import decode, refuse_outsider
+from vault.policy.recovery import DEFAULT
 from vault.ports.records import SessionRow
 from vault.sealing import rows
 from vault.sealing.payload import seal
-from vault.sessions.find import find
+from vault.sessions.find import find, open_about
+from vault.sessions.fork import base_of
 from vault.sessions.log import Tails, hour_of
 from vault.sessions.read import verified_view
 from vault.sessions.session import Session
+from vault.sessions.wake import pinned_config, wake
 from vault.sessions.witness import head_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from vault.access.door import Grant
+    from vault.policy.drift import Policy
+    from vault.policy.recovery import Reducer, Trigger
     from vault.ports.records import Transaction
+    from vault.sessions.fork import Base
     from vault.sessions.log import Log
+    from vault.sessions.wake import Woken
 
+#: Characters of the summary that a new session begins with.
+SUMMARY_LENGTH_MAX = 100_000
+#: What a fork takes over from the session that it forks.
+_INHERITED = ("title", "config", "config_document")
 _STATES = frozenset({"active", "ended"})
 
 
@@ -46,6 +59,7 @@ class Sessions:
         title: str | None = None,
         labels: Mapping[str, str] | None = None,
         config: str | None = None,
+        config_document: Mapping[str, Any] | None = None,
         external_id: str | None = None,
         parent: str | None = None,
     ) -> Session:
@@ -55,6 +69,8 @@ class Sessions:
             title: up to 1,000 characters, for people.
             labels: up to 32 names and values of up to 256 characters, to find it by.
             config: the agent's configuration that it is made under, for example ``analyst@12``.
+            config_document: what that is: ``tools``, ``instructions`` or their ``instructions_sha256``,
+                ``model``, and anything else as JSON; up to 256 KiB. ``wake`` compares it.
             external_id: the caller's own id for it, unique among the owner's sessions.
             parent: the session of the same owner that it goes on from.
 
@@ -65,9 +81,118 @@ class Sessions:
         """
         grant = self._authorise("create")
         about = _checked_about(title, labels, config, external_id)
+        if config_document is not None:
+            normalised(config_document)
+            about["config_document"] = config_document
         if parent is not None:
             about["parent"] = self.resume(parent).id
-        row = self._new_row(grant, about)
+        return self._added(grant, about, None)
+
+    def fork(
+        self,
+        session_id: str,
+        *,
+        at: str | None = None,
+        title: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        external_id: str | None = None,
+    ) -> Session:
+        """A new session that shares a session's log up to an event; the original is untouched.
+
+        Nothing is copied: reading the fork reads what it shares where it stands. The talk goes back to the
+        fork point, the world does not: effects stay done in all branches, and the fork's ``info`` lists what
+        happened to the world since.
+
+        Args:
+            session_id: the session to fork; a fork can be forked again, 64 deep.
+            at: the last event that is shared; the newest one when left out.
+            title, labels, external_id: the fork's own, as in ``create``; its title is the original's when
+                left out.
+
+        Raises:
+            NotFound: there is no such session for this principal, or ``at`` is no event of it.
+            InvalidInput: the session has no event yet.
+        """
+        grant, reading = self._authorise("create"), self._authorise("read")
+        base = base_of(self._log, reading, session_bytes(session_id), at)
+        with verified_view(self._log, reading, session_bytes(session_id)) as found:
+            original = open_about(found.keys, found.row)
+        about: dict[str, Any] = {name: original[name] for name in _INHERITED if name in original}
+        about |= _checked_about(title, labels, None, external_id)
+        about |= {"parent": session_id, "fork": base.document}
+        return self._added(grant, about, base)
+
+    def wake(
+        self,
+        session_id: str,
+        *,
+        config: str | None = None,
+        config_document: Mapping[str, Any] | None = None,
+        on_drift: Policy = "ask",
+        lease_seconds: float = 30,
+        wait: float | None = None,
+        checkpoints: Trigger | None = None,
+        reducer: Reducer = DEFAULT,
+    ) -> Woken:
+        """All that a fresh process needs to go on with a session, and the lease to do it.
+
+        Args:
+            session_id: the session.
+            config, config_document: the agent's configuration of now, as in ``create``; nothing is compared
+                when both are left out.
+            on_drift: when it is another one: go on under the ``old`` or the ``new`` one, or ``ask``.
+            lease_seconds, wait, checkpoints, reducer: as in ``Session.run``.
+
+        Raises:
+            NotFound: there is no such session for this principal.
+            Busy: another run is active, and did not end while this one waited.
+            ConfigDrift: the configuration is another one, and ``on_drift`` is ``ask``.
+            Diverged: a replay gives another state than a checkpoint holds.
+        """
+        return wake(
+            self._log,
+            self._authorise,
+            self._row_of(self._authorise("read"), session_bytes(session_id)),
+            config=config,
+            config_document=config_document,
+            on_drift=on_drift,
+            lease_seconds=lease_seconds,
+            wait=wait,
+            trigger=checkpoints or self._log.trigger,
+            reducer=reducer,
+        )
+
+    def restart(self, session_id: str, summary: str) -> Session:
+        """A new session that begins with a summary of an old one; each names the other.
+
+        Raises:
+            NotFound: there is no such session for this principal.
+            Busy: a run is active in the old one.
+            SessionEnded: the old one takes no more events.
+            InvalidInput: the summary is empty or too long.
+        """
+        old = self.resume(session_id)
+        check_name(summary, "a summary", SUMMARY_LENGTH_MAX)
+        about, reading = old.info(), self._authorise("read")
+        with verified_view(self._log, reading, session_bytes(session_id)) as found:
+            # Before the new one is made, which nobody would find otherwise.
+            if found.row.state != "active":
+                raise SessionEnded
+            refuse_outsider(decode(found.row.lease), self._log.clock.now_us())
+        config, document = pinned_config(self._log, reading, session_bytes(session_id))
+        new = self.create(
+            title=about.title,
+            labels=about.labels,
+            config=config,
+            config_document=document,
+            parent=session_id,
+        )
+        new.append("message.system", {"content": summary})
+        old.append("session.restarted", {"as": new.id})
+        return new
+
+    def _added(self, grant: Grant, about: dict[str, Any], base: Base | None) -> Session:
+        row = self._new_row(grant, about, base)
         indexes = [grant.tenant.blind("label", *label) for label in about.get("labels", {}).items()]
 
         def work(transaction: Transaction) -> SessionRow:
@@ -145,8 +270,10 @@ class Sessions:
             return Page(items=(), next_cursor=None)  # a new tenant, or no leave: both look empty
         return find(self._log, grant, wanted, state, limit, cursor)
 
-    def _new_row(self, grant: Grant, about: dict[str, Any]) -> SessionRow:
+    def _new_row(self, grant: Grant, about: dict[str, Any], base: Base | None) -> SessionRow:
         session_id, now = uuid7(), self._log.clock.now_us()
+        if base:
+            now = max(now, base.recorded_us)  # times never go back in a log, by which events are found
         keys = self._log.keys.create_epoch(grant.tenant, grant.owner, session_id, 0)
         external = about.get("external_id")
         row = SessionRow(
@@ -158,21 +285,29 @@ class Sessions:
             state="active",
             version=1,
             epoch=0,
-            head_seq=0,
-            head_chain=rows.genesis(session_id),
-            tails=Tails({}, b"", 0, 0, 0).encoded(),
+            head_seq=base.seq if base else 0,
+            head_chain=b"",
+            tails=Tails({}, b"", 0, 0, 0, {}).encoded(),
             created_us=now,
             updated_us=now,
             used_hour=hour_of(now),
             ended_us=0,
+            lease=b"",
+            forked_from=base.session_id if base else None,
+            base_seq=base.seq if base else 0,
+            base_chain=base.chain if base else b"",
             about=seal(keys.payload, keys.context(b"about"), canonical_json(about), self._log.sealing),
             mac=b"",
         )
+        row = row._replace(head_chain=rows.start_of(row))
         return row._replace(mac=rows.session_mac(keys.mac, row))
 
-    def _opened(self, grant: Grant, session_id: bytes, external: bytes | None = None) -> Session:
+    def _row_of(self, grant: Grant, session_id: bytes) -> SessionRow:
         with verified_view(self._log, grant, session_id) as found:
-            row = found.row
+            return found.row
+
+    def _opened(self, grant: Grant, session_id: bytes, external: bytes | None = None) -> Session:
+        row = self._row_of(grant, session_id)
         if external is not None and row.external != external:
             raise NotFound("there is no such session")
         return Session(self._log, self._authorise, row)

@@ -1,101 +1,77 @@
-"""A session as its owner's code holds it: append, read, follow, end."""
+"""A session as its owner's code holds it: append, run, post, end; reading is in ``reader``."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, Unpack
 
-from vault.clock import monotonic_seconds
-from vault.errors import InvalidInput
-from vault.model import BATCH_MAX, NewEvent, SessionId, format_id
-from vault.sessions.append import append, end
-from vault.sessions.find import summary
-from vault.sessions.log import open_stream
-from vault.sessions.read import Part, find_event, part_of, read, verified_view
+from vault.errors import Conflict, InvalidInput
+from vault.model import BATCH_MAX, NewEvent, RunId, format_id, run_bytes
+from vault.policy.lease import decode, revoke
+from vault.policy.recovery import DEFAULT
+from vault.sessions.amend import end
+from vault.sessions.append import Terms, append
+from vault.sessions.effect import Resolution, resolution_events
+from vault.sessions.reader import SessionReader
+from vault.sessions.run import Run, begin
+from vault.sessions.stated import find_effect
+from vault.sessions.written import About, new_event
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterable, Iterator
-    from contextlib import AbstractContextManager
-    from datetime import datetime
+    from collections.abc import Iterable
 
-    from vault.access.door import Grant
-    from vault.model import Event, SessionSummary
-    from vault.ports.records import SessionRow
-    from vault.sessions.log import Log
-    from vault.sessions.read import View
+    from vault.model import Event
+    from vault.policy.lease import Lease
+    from vault.policy.recovery import Reducer, Trigger
+    from vault.sessions.facts import EffectState
+    from vault.sessions.written import Fact
 
-#: Longest pause between two looks of ``follow``; appends of the same process are seen at once.
-_POLL_SECONDS_MAX = 60.0
+#: What a run writes about itself and its work is not posted from outside.
+_OF_RUNS = ("run.", "tool.", "effect.", "checkpoint.", "context.")
 
 
-class Session:
-    """One session of its owner. Every call is checked again: a handle is not a permission."""
-
-    def __init__(self, log: Log, authorise: Callable[[str], Grant], row: SessionRow) -> None:
-        """Made by ``Sessions``; ``authorise`` gives leave for one action at a time."""
-        self._log, self._authorise, self._row = log, authorise, row
-        self._id = row.session_id
-
-    @property
-    def id(self) -> SessionId:
-        """``ses_`` and a UUIDv7."""
-        return SessionId(format_id("ses", self._id))
-
-    def __repr__(self) -> str:
-        """The id only: everything else is the user's."""
-        return f"Session({self.id})"
+class Session(SessionReader):
+    """One session of its owner, to write to as well. Every call is checked again."""
 
     def append(
         self,
-        type: str,
+        type: str | Fact,
         payload: Any = None,
         *,
-        raw: bytes | BinaryIO | None = None,
-        event_id: str | None = None,
         run: str | None = None,
-        tool: str | None = None,
-        caused_by: str | None = None,
-        observed_at: datetime | None = None,
-        occurred_at: datetime | None = None,
-        usage: dict[str, Any] | None = None,
-        level: str = "L3",
         expect_head: int | None = None,
+        **about: Unpack[About],
     ) -> Event:
         """Append one event; it is durable when this returns.
 
         Args:
-            type: two or more parts of ``[a-z0-9_-]`` joined by dots, 64 characters at most.
+            type: two or more parts of ``[a-z0-9_-]`` joined by dots, 64 characters at most; or a typed fact
+                of ``vault.vocabulary``, which brings its own payload.
             payload: any JSON value, up to 64 MiB; stored exactly or refused.
-            raw: bytes as they are, or a binary file to stream (up to 16 GiB); instead of ``payload``.
-            event_id: from ``vault.new_event_id()``, to make a retry safe.
-            run, caused_by: the run it belongs to, and the event that led to it.
-            tool: name of the tool, up to 256 characters.
-            observed_at, occurred_at: when the world was so; when it happened, if not now (imports).
-            usage: model parameters and token counts, as JSON.
-            level: redaction level, ``L0`` (least sensitive view) to ``L3``.
+            run: the run it belongs to, for a log that was made elsewhere; see ``run`` for leases.
             expect_head: number of the last event known to the writer (0 for none); refused when behind.
+            about: beside the payload, each optional:
+
+                - ``raw``: bytes, or a binary file to stream (up to 16 GiB); instead of ``payload``.
+                - ``event_id``: from ``vault.new_event_id()``, to make a retry safe.
+                - ``caused_by``: the event that led to it.
+                - ``tool``: name of the tool, up to 256 characters.
+                - ``observed_at``, ``valid_for``: when the world was so, and how long that holds.
+                - ``resource``: what it is an observation of, for example ``crm/customer/42``.
+                - ``occurred_at``: when it happened, if not now (imports).
+                - ``usage``: model parameters and token counts, as JSON.
+                - ``level``: redaction level, ``L0`` (least sensitive view) to ``L3``.
 
         Raises:
             InvalidInput: something cannot be stored as given; LimitExceeded when it is too large.
             Conflict: the id is stored with other content, or the log has moved past ``expect_head``.
+            Busy: a run is active; append within it, or ``post``.
             SessionEnded: the session takes no more events.
             NotFound: there is no such session for this principal any more.
         """
-        new = NewEvent(
-            type=type,
-            payload=payload,
-            raw=raw,
-            event_id=event_id,
-            run=run,
-            tool=tool,
-            caused_by=caused_by,
-            observed_at=observed_at,
-            occurred_at=occurred_at,
-            usage=usage,
-            level=level,
-        )
-        return append(self._log, self._authorise("append"), self._row, [new], expect_head)[0]
+        new = new_event(type, payload, {"run": run, **about})
+        return self._append([new], Terms(expect_head=expect_head))[0]
 
     def append_many(self, events: Iterable[NewEvent], *, expect_head: int | None = None) -> list[Event]:
         """Append up to 1,000 events in one transaction: all of them or none.
@@ -104,128 +80,112 @@ class Session:
             As ``append``.
         """
         batch = list(islice(events, BATCH_MAX + 1))  # one too many is refused, and an endless one ends
-        return append(self._log, self._authorise("append"), self._row, batch, expect_head) if batch else []
+        return self._append(batch, Terms(expect_head=expect_head)) if batch else []
 
-    def events(
-        self,
-        *,
-        types: Iterable[str] | None = None,
-        run: str | None = None,
-        after: str | None = None,
-        before: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int | None = None,
-        newest_first: bool = False,
-    ) -> Iterator[Event]:
-        """The events that pass every filter, in the log's order, at the cost of what is returned.
+    def post(self, type: str | Fact, payload: Any = None, **about: Unpack[About]) -> Event:
+        """Append an event from outside while a run may be active: a user's message, an approval.
 
-        Args:
-            types: only these types.
-            run: only this run.
-            after: only behind the event of this id.
-            before: only before the event of this id.
-            since: only recorded at or after this time.
-            until: only recorded before this time.
-            limit: at most so many.
-            newest_first: from the end; needs a limit.
+        It stands in the log's order like any other, and the run sees it by ``Run.inbox``.
 
         Raises:
-            InvalidInput: a filter is malformed.
-            NotFound: no such session, or ``after`` or ``before`` is no event of it.
-            Tampered: what is stored is not what was written.
+            InvalidInput: a type that only a run writes, or a run.
+            As ``append``, but for ``Busy``.
         """
-        grant = self._authorise("read")
-        with self._view(grant) as found:
-            part = part_of(
-                found,
-                types=[types] if isinstance(types, str) else types,
-                run=run,
-                after=after,
-                before=before,
-                since=since,
-                until=until,
-                limit=limit,
-                newest_first=newest_first,
+        new = new_event(type, payload, about)
+        if new.run is not None:
+            raise InvalidInput("what is posted belongs to no run; leave run out, or append within the run")
+        if str(new.type).startswith(_OF_RUNS):
+            raise InvalidInput(
+                "only a run writes events of this type; post messages, approvals, observations"
             )
-        return read(self._log, grant, self._id, part)
+        return self._append([new], Terms(posted=True))[0]
 
-    def slice(self, first_id: str, last_id: str) -> Iterator[Event]:
-        """The events from one to another, both included.
-
-        Raises:
-            As ``events``; InvalidInput when the first stands behind the last.
-        """
-        grant = self._authorise("read")
-        with self._view(grant) as found:
-            first, last = find_event(found, first_id), find_event(found, last_id)
-        if first.seq > last.seq:
-            raise InvalidInput("the first event of a slice stands behind the last one; swap them")
-        return read(self._log, grant, self._id, Part(low=first.seq - 1, high=last.seq + 1))
-
-    def follow(
+    def run(
         self,
         *,
-        after: str | None = None,
-        poll_seconds: float = 0.1,
-        stop: threading.Event | None = None,
-        idle_seconds: float | None = None,
-    ) -> Iterator[Event]:
-        """Catch up, then every new event as it is committed by any process: no gap, no duplicate.
+        lease_seconds: float = 30,
+        wait: float | None = None,
+        retry_of: str | None = None,
+        checkpoints: Trigger | None = None,
+        reducer: Reducer = DEFAULT,
+    ) -> Run:
+        """Begin a run: one at a time, under a lease that a background thread renews.
 
         Args:
-            after: start behind this event; from the first one when left out.
-            poll_seconds: how soon another process's events are seen, up to 60; this process's are at once.
-            stop: ends the iteration when set.
-            idle_seconds: ends it when nothing new came for so long; None waits until the session ends.
+            lease_seconds: how long a holder that dies blocks the session; 0.1 to 86,400.
+            wait: how long to wait for another run to end, in order of arrival; None refuses at once.
+            retry_of: the run that this one tries again.
+            checkpoints: when the run writes a checkpoint by itself; the vault's setting when left out.
+            reducer: what makes the state of those checkpoints.
 
         Raises:
-            As ``events``.
+            Busy: another run is active, and did not end while this one waited; says since when.
+            SessionEnded: the session takes no more runs.
+            InvalidInput: a number is out of range, or ``retry_of`` is no run's id.
         """
-        if not 0 < poll_seconds <= _POLL_SECONDS_MAX:
-            raise InvalidInput("poll_seconds is a number above 0, up to 60")
-        with self._view(self._authorise("read")) as found:
-            last = 0 if after is None else find_event(found, after).seq
-        return self._followed(last, poll_seconds, stop, idle_seconds)
+        started = NewEvent(type="run.started", payload={})
+        if retry_of is not None:
+            run_bytes(retry_of)
+            started = NewEvent(type="run.retried", payload={"of": retry_of})
+        made, _ = begin(
+            self._log,
+            self._authorise,
+            self._row,
+            lambda run: [replace(started, run=run)],
+            lease_seconds=lease_seconds,
+            wait=wait,
+            trigger=checkpoints or self._log.trigger,
+            reducer=reducer,
+        )
+        return made
 
-    def open(self, event: Event) -> BinaryIO:
-        """The payload of an event as a binary stream, once all of it was authenticated; close it.
+    def stop(self, reason: str = "stopped by user") -> RunId | None:
+        """Take the lease away from the active run: its writes are refused from now on.
+
+        Returns:
+            The run that was stopped, also one whose lease ran out; None when none holds it.
 
         Raises:
-            NotFound: the event is not of this session.
-            Tampered: the payload was changed, or is missing.
+            Conflict: that run ended, or another took over, at the same moment.
         """
-        grant = self._authorise("read")
-        with self._view(grant) as found:
-            row = find_event(found, event.id)
-        return open_stream(self._log.blobs, found.keys, row)
+        with self._view(self._authorise("append")) as found:
+            lease = decode(found.row.lease)
+        if not lease.run:  # a lease that ran out is still its holder's, who may only be paused
+            return None
 
-    def info(self) -> SessionSummary:
-        """What a list shows of this session, as it is now."""
-        return summary(self._log, self._authorise("read"), self._id)
+        def taken(now: Lease, _: int) -> Lease:
+            if (now.run, now.token) != (lease.run, lease.token):
+                raise Conflict("that run is over meanwhile; look again before you stop another")
+            return revoke(now)
+
+        run = RunId(format_id("run", bytes.fromhex(lease.run)))
+        event = NewEvent(type="run.stopped", payload={"reason": reason}, run=run)
+        self._append([event], Terms(posted=True, lease=taken))
+        return run
+
+    def resolve(self, kind: str, key: str, resolution: Resolution) -> EffectState:
+        """Settle an effect in doubt from outside of a run; after ``retry`` the next run carries it out again.
+
+        Raises:
+            Conflict: the effect is not in doubt, or was never intended.
+            Busy: a run is active, here or in the branch that intended it.
+        """
+        known = find_effect(self._log, self._authorise("read"), self._id, kind, key)
+        if known is None:
+            raise Conflict("there is no such effect to resolve: it was never intended")
+        if resolution.decision == "ask":
+            raise InvalidInput("to settle an effect, decide: retry, commit or fail")
+        self._append(resolution_events(known, resolution), Terms())
+        settled = find_effect(self._log, self._authorise("read"), self._id, kind, key)
+        assert settled is not None  # noqa: S101 - it was written just now
+        return settled
 
     def end(self) -> None:
-        """End the session: it stays readable and takes no more events. Ending it twice is harmless."""
+        """End the session: it stays readable and takes no more events. Ending it twice is harmless.
+
+        A run that is active loses its lease.
+        """
         self._row = end(self._log, self._authorise("end"), self._id)
 
-    def _view(self, grant: Grant) -> AbstractContextManager[View]:
-        return verified_view(self._log, grant, self._id)
-
-    def _followed(
-        self, last: int, poll_seconds: float, stop: threading.Event | None, idle_seconds: float | None
-    ) -> Iterator[Event]:
-        quiet_since = monotonic_seconds()
-        while stop is None or not stop.is_set():
-            grant = self._authorise("read")  # leave can be taken away while somebody follows
-            commits = self._log.records.commits()
-            with self._view(grant) as found:
-                head, state = found.row.head_seq, found.row.state
-            for event in read(self._log, grant, self._id, Part(low=last, high=head + 1)):
-                yield event
-                last, quiet_since = event.seq, monotonic_seconds()
-            if head > last:
-                continue
-            idle = monotonic_seconds() - quiet_since
-            if state != "active" or (idle_seconds is not None and idle >= idle_seconds):
-                return
-            self._log.records.wait_commit(commits, poll_seconds)
+    def _append(self, events: list[NewEvent], terms: Terms) -> list[Event]:
+        return append(self._log, self._authorise("append"), self._row, events, terms)

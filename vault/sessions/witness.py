@@ -61,8 +61,7 @@ class Witness:
                 raise RolledBack(
                     "a session is older than it was when last seen: its newest events were removed"
                 )
-            before = (
-                head.chain if head.seq == expected.seq else chain_at(expected.seq) if expected.seq else None
-            )
-            if (before is not None and before != expected.chain) or (before is None and expected.seq):
+            known = expected.seq > row.base_seq  # else it was seen before its own first event
+            before = head.chain if head.seq == expected.seq else chain_at(expected.seq) if known else None
+            if (before is not None and before != expected.chain) or (before is None and known):
                 raise Tampered("a session's history is not the one that was seen before")

@@ -91,6 +91,11 @@ class SqlReader:
         row = self._execute(STATEMENTS["event_by_given_id"], parameters).fetchone()
         return row and _event_row(row)
 
+    def events_about(self, session_no: int, low: bytes, high: bytes) -> list[EventRow]:
+        """The events of a session whose ``ref`` is within a range."""
+        parameters = {"session_no": session_no, "low": low, "high": high}
+        return [_event_row(row) for row in self._execute(STATEMENTS["events_about"], parameters)]
+
     def first_seq_since(self, session_no: int, recorded_us: int, head_seq: int) -> int:
         """The first place recorded at or after a time, by bisection: times never go back in a log."""
         low, high = 1, head_seq + 1
@@ -145,7 +150,7 @@ class SqlTransaction(SqlReader):
 
     def move_session(self, row: SessionRow, before: SessionRow) -> bool:
         """Replace the head if the stored row is still the one before."""
-        only_head = row.about is before.about and row.state is before.state
+        only_head = row.about is before.about and row.state is before.state and row.lease is before.lease
         statement = _ADVANCE_SESSION if only_head else _MOVE_SESSION
         moved = self._execute(statement, (*row, before.mac)).rowcount == 1
         if moved and row.used_hour != before.used_hour:
@@ -155,6 +160,12 @@ class SqlTransaction(SqlReader):
     def add_event(self, row: EventRow) -> None:
         """Insert an event."""
         if self._execute(_ADD_EVENT, row).rowcount != 1:
+            raise Tampered(_SWALLOWED)
+
+    def add_touch(self, tag: bytes, row: EventRow) -> None:
+        """Index an event under what it changed in the world."""
+        place = {"tag": tag, "recorded_us": row.recorded_us, "session_no": row.session_no, "seq": row.seq}
+        if self._execute(STATEMENTS["add_touch"], place).rowcount != 1:
             raise Tampered(_SWALLOWED)
 
     def add_blob(self, row: BlobRow) -> int:

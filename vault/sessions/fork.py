@@ -1,0 +1,73 @@
+"""A fork: a session that shares another one's log up to an event, by reference; the original is untouched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from vault.errors import InvalidInput, LimitExceeded
+from vault.model import format_id
+from vault.policy.effects import COMMITTED
+from vault.ports.records import EventsQuery
+from vault.sessions.family import DEPTH_MAX
+from vault.sessions.read import Part, locate, read, rows_of, shared_of, verified_view
+
+if TYPE_CHECKING:
+    from vault.access.door import Grant
+    from vault.model import Event
+    from vault.ports.records import EventRow
+    from vault.sessions.log import Log
+    from vault.sessions.read import View
+
+#: Facts of the world behind the fork point that a fork's document names; the newest of them.
+WORLD_MAX: Final = 100
+#: What restoring the talk does not restore.
+_OF_THE_WORLD: Final = ("environment.snapshot", COMMITTED)
+
+
+class Base(NamedTuple):
+    """Where a fork leaves the log that it shares: whose event that is, its place, chain value and time."""
+
+    session_id: bytes
+    seq: int
+    chain: bytes
+    recorded_us: int
+    document: dict[str, Any]
+
+
+def base_of(log: Log, grant: Grant, session_id: bytes, at: str | None) -> Base:
+    """The fork point, verified, and what of the world stays as it is.
+
+    Raises:
+        NotFound: there is no such session, or ``at`` is no event of it.
+        InvalidInput: the session has no event yet, so there is nothing to share.
+        LimitExceeded: a fork of a fork deeper than ``DEPTH_MAX``.
+    """
+    with verified_view(log, grant, session_id) as found:
+        holder, row = _newest(found) if at is None else locate(found, at)
+        shared, head = shared_of(found), found.row.head_seq
+        depth = len(found.older) - [found, *found.older].index(holder) + 1
+    if depth > DEPTH_MAX:
+        raise LimitExceeded(
+            f"a fork is at most {DEPTH_MAX} deep; export the session and import it as a new one"
+        )
+    part = Part(
+        types=_OF_THE_WORLD, low=row.seq, high=head + 1, limit=WORLD_MAX, newest_first=True, shared=shared
+    )
+    world = [_named(event) for event in read(log, grant, session_id, part)][::-1]
+    document = {"of": format_id("ses", session_id), "at": format_id("evt", row.event_id), "not_forked": world}
+    # Of a fork of a fork, the session that holds the event: so the way back stays short.
+    return Base(holder.row.session_id, row.seq, row.chain, row.recorded_us, document)
+
+
+def _newest(found: View) -> tuple[View, EventRow]:
+    for strand in (found, *found.older):
+        low = strand.row.base_seq
+        rows = rows_of(strand, EventsQuery(strand.row.no, low, strand.until, 1, newest_first=True))
+        if rows:
+            return strand, rows[0]
+    raise InvalidInput("this session has no event yet, so there is nothing to fork; create a new one")
+
+
+def _named(event: Event) -> dict[str, Any]:
+    said = event.payload if isinstance(event.payload, dict) else {}
+    return {"type": event.type, "event": event.id, "kind": said.get("kind")}
