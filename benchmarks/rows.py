@@ -32,6 +32,7 @@ from benchmarks.measure import (
     append_one_by_one,
     series,
 )
+from benchmarks.recovery import recovery
 from benchmarks.workload import SESSIONS, Sample
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
@@ -273,6 +274,7 @@ ROWS: Mapping[str, Callable[[Bench], Row]] = {
     "last": last,
     "disk": disk,
     "import": import_time,
+    "recovery": recovery,
 }
 
 
