@@ -39,6 +39,9 @@ class Settings(BaseModel):
     reread_after_seconds: float = Field(default=86_400.0, gt=0)
     restart_after_seconds: float = Field(default=2_592_000.0, gt=0)
 
+    pseudonym_epoch: int = Field(default=0, ge=0, le=2**31)
+    break_glass_second_person: bool = False
+
     def trigger(self) -> Trigger:
         """When a run writes a checkpoint by itself."""
         return Trigger(
@@ -100,6 +103,12 @@ checkpoint_seconds = {checkpoint_seconds}
 stale_after_seconds = {stale_after_seconds}
 reread_after_seconds = {reread_after_seconds}
 restart_after_seconds = {restart_after_seconds}
+
+# Pseudonyms in views: a higher number gives new ones, unlinkable to the old.
+pseudonym_epoch = {pseudonym_epoch}
+
+# Whether somebody else has to approve a break-glass access.
+break_glass_second_person = {break_glass_second_person}
 """
 
 

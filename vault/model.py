@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, NewType
 
 from vault.clock import from_us, now_ns
-from vault.errors import InvalidInput, NotFound
+from vault.errors import InvalidInput, LimitExceeded, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +25,7 @@ TYPE_LENGTH_MAX: Final = 64
 NAME_LENGTH_MAX: Final = 256  # tenant, subject, tool, external id, config, label key and value, in characters
 TITLE_LENGTH_MAX: Final = 1_000
 LABELS_MAX: Final = 32
+TEAMS_MAX: Final = 32  # of one principal: each is a look-up when it asks for somebody else's session
 JSON_BYTES_MAX: Final = 64 * 2**20  # one JSON payload: it is held in memory whole, some three times over
 USAGE_BYTES_MAX: Final = 64 * 1024  # model parameters and token counts of one event
 STREAM_BYTES_MAX: Final = 16 * 2**30  # one streamed payload: two hours of audio is 1 GiB
@@ -154,17 +155,21 @@ def check_name(value: str, what: str, limit: int = NAME_LENGTH_MAX) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who is calling: a subject of a tenant, in one or more roles."""
+    """Who is calling: a subject of a tenant, in one or more roles, perhaps a member of teams."""
 
     tenant: str = field(repr=False)
     subject: str = field(repr=False)
     roles: frozenset[str] = frozenset({"agent"})
+    teams: frozenset[str] = field(default=frozenset(), repr=False)
 
     def __post_init__(self) -> None:
         """Check the names once, at the edge."""
         check_name(self.tenant, "a tenant")
         check_name(self.subject, "a subject")
         object.__setattr__(self, "roles", frozenset(self.roles))
+        object.__setattr__(self, "teams", frozenset(check_name(team, "a team") for team in self.teams))
+        if len(self.teams) > TEAMS_MAX:
+            raise LimitExceeded(f"a principal is in at most {TEAMS_MAX} teams")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

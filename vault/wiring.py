@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from vault import config, keyring
-from vault.access.door import Door
+from vault.access.door import Door, Leave
 from vault.audit.anchor import FULL_EVERY, Anchor, History
+from vault.audit.oversight import Audit, BreakGlass, Grants
+from vault.audit.trail import AuditTrail
 from vault.audit.verify import Verification
 from vault.clock import SystemClock
 from vault.errors import (
@@ -29,6 +31,7 @@ from vault.sealing.notes import Author, Signer
 from vault.sealing.payload import Sealing
 from vault.sessions.log import Log
 from vault.sessions.service import Sessions
+from vault.sessions.viewing import Viewer, shipped_rules
 from vault.sessions.witness import Witness
 from vault.storage.files import FileBlobs, FileLedger, held_directory, make_private
 from vault.storage.keystore import SqlKeyStore
@@ -68,14 +71,12 @@ def _make_databases(directory: Path, vault_id: bytes, made: tuple[bytes, str, by
 class Access:
     """What one principal can reach."""
 
-    def __init__(self, log: Log, door: Door, principal: Principal, check_open: Callable[[], None]) -> None:
+    def __init__(self, log: Log, leave: Leave, trail: AuditTrail, viewer: Viewer, *, second: bool) -> None:
         """Made by ``Vault.access``."""
-
-        def authorise(action: str) -> Any:
-            check_open()
-            return door.authorise(principal, action)
-
-        self.sessions = Sessions(log, authorise)
+        self.sessions = Sessions(log, leave)
+        self.grants = Grants(log, leave, trail)
+        self.break_glass = BreakGlass(log, leave, trail, second_person=second)
+        self.audit = Audit(log, leave, trail, viewer)
 
 
 class Vault:
@@ -168,7 +169,9 @@ class Vault:
     def access(self, principal: Principal) -> Access:
         """What a principal can reach; every call is checked when it is made."""
         self._check_open()
-        return Access(self._log, self._door, principal, self._check_open)
+        leave = Leave(self._door, principal, self._check_open)
+        second = self._settings.break_glass_second_person
+        return Access(self._log, leave, self._trail, self._viewer, second=second)
 
     def checkpoint(self) -> Entry:
         """Record every session's head in the ledger, signed; without any change the newest entry stands.
@@ -314,7 +317,9 @@ class Vault:
             self._clock,
         )
         self._anchor.check()
+        self._viewer = Viewer(shipped_rules, lambda: self._log, self._settings.pseudonym_epoch)
         self._log = Log(
+            viewer=self._viewer,
             records=self._records,
             blobs=FileBlobs(self._directory / "blobs"),
             keys=self._keys,
@@ -325,8 +330,13 @@ class Vault:
             trigger=self._settings.trigger(),
             thresholds=self._settings.thresholds(),
         )
-        self._door, self._pending = Door(self._keys), 0
+        self._door, self._pending = Door(self._keys, self._clock, self._owner_of, lambda: self._trail), 0
+        self._trail = AuditTrail(self._log, self._door)
         self._verification = Verification(self._records, self._log.blobs, self._keys)
+
+    def _owner_of(self, session_id: bytes, tenant_id: bytes) -> bytes | None:
+        with self._records.snapshot() as reader:
+            return reader.owner_of(session_id, tenant_id)
 
     def _made_copies(self) -> tuple[list[FileLedger], bool]:
         places = [config.state_directory(self._settings.vault_id)]

@@ -7,12 +7,12 @@ from subprocess import CompletedProcess
 import pytest
 
 from vault import Resolution
-from vault.cli import at_rest, demo, demo_crash
+from vault.cli import at_rest, demo, demo_crash, demo_levels
 
 SAMPLE = Path(__file__).parents[2] / "vault" / "_sample" / "support-conversation.jsonl"
 
 
-def test_the_demonstration_holds_in_one_screen_and_leaves_nothing_behind(start, place, tmp_path):
+def test_the_demonstration_holds_in_two_screens_and_leaves_nothing_behind(start, place, tmp_path):
     """K1, K4, L2, L3, L12, O1."""
     (tmp_path / "temporary").mkdir()
     env = {"TMPDIR": str(tmp_path / "temporary"), "COLUMNS": "80", "SESSION_VAULT": "elsewhere"}
@@ -20,9 +20,12 @@ def test_the_demonstration_holds_in_one_screen_and_leaves_nothing_behind(start, 
     out, err = process.communicate(timeout=120)
     lines = out.decode().splitlines()
     assert (process.returncode, err) == (0, b"")
-    assert len(lines) <= 40
+    assert len(lines) <= 60
     assert all(len(line) <= 80 for line in lines)
-    assert [line[:2] for line in lines if line[:1].isdigit()] == [f"{number}." for number in range(1, 10)]
+    steps = [line.partition(".")[0] for line in lines if line[:1].isdigit()]
+    assert steps == [str(number) for number in range(1, 11)]
+    for level in ("L0", "L1", "L2", "L3"):
+        assert sum(f" {level}  " in line for line in lines) == 3  # one for each of the three events
     assert not any("DOES NOT HOLD" in line for line in lines)
     assert list((tmp_path / "temporary").iterdir()) == []
     assert list(place.iterdir()) == []
@@ -34,14 +37,16 @@ def test_every_step_says_what_was_seen(call):
     assert done.code == 0
     assert done.document["holds"]
     seen = [step["evidence"] for step in done.document["steps"]]
-    assert len(seen) == 9
+    assert len(seen) == 10
     found, wanted = [int(word) for word in seen[6].split() if word.isdigit()][:2]
     assert found == wanted > 40
     assert seen[6].endswith(": 0")
     assert "there is no such session" in seen[4]
     assert "signal 9" in seen[7]
     assert seen[7].endswith("payments in the bank's book: 1")
-    assert "payload" in seen[8]
+    assert "found at L0 0, L1 0, L2 0, L3 5" in seen[8]
+    assert seen[8].endswith("looks at L0, L1, L2, L3")
+    assert "payload" in seen[9]
 
 
 def test_what_is_kept_can_be_looked_at(call, place, monkeypatch):
@@ -49,7 +54,7 @@ def test_what_is_kept_can_be_looked_at(call, place, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(place / "kept" / "state"))
     monkeypatch.setenv("SESSION_VAULT", str(place / "kept" / "demo.vault"))
     who = ["--tenant", "Tidewater Kettles", "--as", "Ottoline Quarrenby"]
-    assert len(call("sessions", "--json", *who).document["sessions"]) == 3
+    assert len(call("sessions", "--json", *who).document["sessions"]) == 4
     assert call("verify").code == 0
     assert call("verify", "--vault", "kept/damaged-copy.vault").code == 4
     done = call("demo", "--keep", "kept")
@@ -60,7 +65,7 @@ def test_what_is_kept_can_be_looked_at(call, place, monkeypatch):
     ("broken", "claims"),
     [
         pytest.param(
-            {"_verified": lambda *_: {"ok": True}, "readable": lambda *_: set()}, [7, 9], id="finds-nothing"
+            {"_verified": lambda *_: {"ok": True}, "readable": lambda *_: set()}, [7, 10], id="finds-nothing"
         ),
         pytest.param(
             {
@@ -69,7 +74,7 @@ def test_what_is_kept_can_be_looked_at(call, place, monkeypatch):
                 "readable": lambda texts, _: set(texts),
                 "_refuses_to_read": lambda *_: False,
             },
-            [3, 5, 7, 9],
+            [3, 5, 7, 10],
             id="refuses-nothing",
         ),
     ],
@@ -107,6 +112,24 @@ def test_an_agent_that_ends_by_itself_does_not_count_as_killed(call, monkeypatch
     done = call("demo", "--json")
     assert [step["step"] for step in done.document["steps"] if not step["holds"]] == [8]
     assert done.document["steps"][7]["evidence"].endswith("payments in the bank's book: 0")
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        pytest.param("canaries_in", lambda _: {"ottoline"}, id="a-name-below-L3"),
+        pytest.param("seen", lambda *asked, seen=demo_levels.seen: seen(*asked[:3], "L3"), id="all-see-all"),
+        pytest.param(
+            "seen", lambda *asked, seen=demo_levels.seen: seen(*asked[:3], "L1"), id="none-sees-all"
+        ),
+    ],
+)
+def test_a_view_that_shows_too_much_or_too_little_is_said(call, monkeypatch, name, part):
+    """R1."""
+    monkeypatch.setattr(demo_levels, name, part)
+    done = call("demo", "--json")
+    assert done.code == 1
+    assert [step["step"] for step in done.document["steps"] if not step["holds"]] == [9]
 
 
 def test_a_claim_that_does_not_hold_stands_out(capsys):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vault import Principal, Vault, new_event_id
-from vault.cli.interchange import _replacing
+from vault.cli.output import replacing
 
 OWNER = Principal(tenant="default", subject="owner")
 SAMPLE = Path(__file__).parents[2] / "vault" / "_sample" / "support-conversation.jsonl"
@@ -220,7 +220,7 @@ def test_a_file_that_exists_is_replaced_only_when_that_is_said(call, vault, plac
 
 
 def half_written(path: Path) -> None:
-    with _replacing(path, overwrite=True) as file:
+    with replacing(path, overwrite=True) as file:
         file.write(b"half")
         raise KeyboardInterrupt
 

@@ -54,11 +54,15 @@ def test_the_commands_are_those_that_are_promised():
         "context",
         "fork",
         "restart",
+        "view",
     ]
     assert {path for path, _ in commands()} == {(name,) for name in promised} | {
         ("keys", "rotate-passphrase"),
         ("effects", "list"),
         ("effects", "resolve"),
+        *(("grants", verb) for verb in ("give", "revoke", "list")),
+        *(("break-glass", verb) for verb in ("request", "approve", "end")),
+        *(("audit", verb) for verb in ("list", "verify", "export", "reveal")),
     }
 
 

@@ -12,7 +12,7 @@ from vault.cli.call import NEW_PASSPHRASE, PASSPHRASE
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
 #: Options that are described once, for all commands that have them.
-SHARED = {"--vault", "-V", "--tenant", "--as", "--json", "--debug", "--help", "-h"}
+SHARED = {"--vault", "-V", "--tenant", "--as", "--role", "--team", "--json", "--debug", "--help", "-h"}
 
 
 def commands(group=None, path=()):

@@ -548,15 +548,60 @@ def test_an_effect_in_doubt_is_settled_from_outside_of_a_run(session, world):
 
 def test_nothing_is_settled_while_a_run_is_active(alice, session):
     """C4, S6"""
+    in_doubt(session, (KIND, "before"))
     with session.run() as run:
         run.effect(*MAIL).intend()
-        for which in (session, alice.fork(session.id)):
+        for which, key in [(session, "before"), (session, KEY), (alice.fork(session.id), KEY)]:
             before = log_of(which)
             for decision in ("retry", "commit", "fail"):
                 with pytest.raises(Busy):
-                    which.resolve(KIND, KEY, Resolution(decision=decision, confirmation=1))
+                    which.resolve(KIND, key, Resolution(decision=decision, confirmation=1))
             assert log_of(which) == before
     assert alice.fork(session.id).resolve(KIND, KEY, Resolution(decision="fail")).state == "failed"
+
+
+def test_a_fact_by_hand_counts_in_all_branches_or_is_refused(alice, session):
+    """S4: it happened, whoever says so; that it failed is said of an intention that is named"""
+    in_doubt(session)
+    fork = alice.fork(session.id)
+    before, about = log_of(fork), {"kind": KIND, "key": KEY}
+    with pytest.raises(Conflict, match="look again"):
+        fork.append("effect.failed", {**about, "reason": "I think so"})
+    with pytest.raises(Conflict, match="look again"):
+        fork.append("effect.resolved", {**about, "decision": "retry"})
+    assert log_of(fork) == before
+    fork.append("effect.committed", {**about, "confirmation": "it was sent"})
+    for branch in (session, fork):
+        with branch.run() as run:
+            assert run.effect(*MAIL).once(never) == "it was sent"
+
+
+def test_a_writer_whose_view_is_behind_meets_the_effects_as_they_are(place, session):
+    """C4: what became of an effect is told by what is stored, not by what this process wrote last"""
+    session.append("message.user", "send it")
+    about = {"kind": KIND, "key": KEY}
+    with Vault.open(place) as other:
+        elsewhere = other.access(ALICE).sessions.resume(session.id)
+        elsewhere.append("effect.intended", {**about, "intent": None})
+        with pytest.raises(Conflict, match="intended already"):
+            session.append("effect.intended", {**about, "intent": None})
+        session.append("effect.committed", {**about, "confirmation": 1})
+        with pytest.raises(Conflict, match="committed already"):
+            elsewhere.append("effect.failed", {**about, "reason": "no"})
+    assert facts(session) == ["intended", "committed"]
+
+
+@pytest.mark.parametrize("decision", ["retry", "commit", "fail", "ask"])
+def test_a_resolution_alone_settles_nothing(alice, session, world, decision):
+    """C4"""
+    known = in_doubt(session)
+    session.append("effect.resolved", {"kind": KIND, "key": KEY, "decision": decision})
+    for branch in (session, alice.fork(session.id)):
+        assert state(branch) == known
+        with branch.run() as run, pytest.raises(InDoubt):
+            run.effect(*MAIL).once(never)
+    with session.run() as run:
+        assert run.effect(*MAIL).once(world.does(), resolver=world.asked) == {"number": 1}
 
 
 @pytest.mark.parametrize("settled", ["never", "committed", "failed"])
@@ -1223,7 +1268,7 @@ INDEXES = {
     "events_about": "SEARCH e USING INDEX events_by_ref (session_no=? AND ref>? AND ref<?)",
     "events_of_type_newest_first": "SEARCH e USING INDEX events_by_type (session_no=? AND type=? AND ",
     "events_of_run_newest_first": "SEARCH e USING INDEX events_by_run (session_no=? AND run_id=? AND ",
-    "forks_of": "SEARCH sessions USING INDEX sessions_by_fork (forked_from=?)",
+    "forks_of": "SEARCH sessions USING INDEX sessions_by_fork (forked_from=?",
     "touched_since": "SEARCH t USING PRIMARY KEY (tag=? AND recorded_us>?)",
     "tags_of_session": "SEARCH touches USING COVERING INDEX touches_by_session (session_no=?)",
 }
@@ -1339,19 +1384,54 @@ def test_effects_survive_export_and_import_into_another_vault(place, tmp_path, v
         assert other.verify().findings == ()
 
 
-def test_a_fork_that_is_exported_takes_the_effects_that_it_shares_with_it(tmp_path, alice, session, world):
-    """S4, L12"""
-    with session.run() as run:
-        run.effect(*MAIL).once(world.does())
-    in_doubt(session, (KIND, "in doubt"))
-    fork = alice.fork(session.id)
-    fork.resolve(KIND, "in doubt", Resolution(decision="commit", confirmation="it was sent"))
+@pytest.mark.parametrize("forked", ["before-they-were-intended", "after"])
+def test_a_fork_that_is_exported_takes_the_effects_that_it_settled_with_it(
+    tmp_path, alice, session, world, forked
+):
+    """S4, L12: its log is whole by itself, whichever branch had intended them"""
+    session.append("message.user", "send them")
+    fork = alice.fork(session.id) if forked != "after" else None
+    intended = {"resource": "crm/customer/42", "subject": "bob"}
+    for key in ("resolved", "tried", "committed", "failed", "given up"):
+        in_doubt(session, (KIND, key, {"to": key}), **intended)
+    fork = fork or alice.fork(session.id)
+    fork.resolve(KIND, "resolved", Resolution(decision="commit", confirmation="it was sent"))
+    fork.resolve(KIND, "given up", Resolution(decision="fail"))
+    with fork.run() as run:
+        run.effect(KIND, "tried").once(world.does("tried"), resolver=world.asked)
+        run.effect(KIND, "committed").commit("by hand")
+        run.effect(KIND, "failed").fail("by hand")
+    states = {effect.key: effect.state for effect in fork.effects()}
+    assert states == {effect.key: effect.state for effect in session.effects()}
+    assert [states[key] for key in ("resolved", "tried", "committed", "failed", "given up")] == [
+        *(["committed"] * 3),
+        *(["failed"] * 2),
+    ]
     with Vault.create(tmp_path / "another") as other:
         report = session_jsonl.import_session(exported(fork), other.access(ALICE), strict=True)
         copy = other.access(ALICE).sessions.resume(report.sessions[0])
+        assert {effect.key: effect.state for effect in copy.effects()} == states
+        assert (state(copy, KIND, "resolved").resource, state(copy, KIND, "resolved").subject) == tuple(
+            intended.values()
+        )
         with copy.run() as run:
-            assert run.effect(*MAIL).once(never) == {"number": 1}
-            assert run.effect(KIND, "in doubt").once(never) == "it was sent"
+            assert run.effect(KIND, "resolved").once(never) == "it was sent"
+            assert run.effect(KIND, "tried").once(never) == {"number": 1}
+            assert run.effect(KIND, "committed").once(never) == "by hand"
+
+
+def test_what_happened_is_recorded_in_a_branch_while_another_run_is_at_it(alice, session):
+    """S4"""
+    session.append("message.user", "send it")
+    fork = alice.fork(session.id)
+    with session.run() as run, fork.run() as other:
+        run.effect(*MAIL).intend()
+        assert other.effect(*MAIL).commit("seen").state == "committed"
+        assert run.effect(*MAIL).once(never) == "seen"
+        assert run.effect(*MAIL).commit("seen").state == "committed"
+        with pytest.raises(Conflict):
+            run.effect(*MAIL).commit("something else")
+    assert facts(fork) == ["committed"]
 
 
 HERE = {"resource": "crm/customer/42", "subject": "bob"}

@@ -426,6 +426,26 @@ def test_many_that_post_at_once_reach_the_run_once_each_whichever_thread_looks(s
     assert len(got) == 75
 
 
+def test_two_threads_that_look_at_the_same_moment_do_not_both_get_it(session, monkeypatch):
+    """S6"""
+    read = run_module.read
+
+    def slow(*part):
+        time.sleep(0.2)  # the other one comes in meanwhile, if it can
+        return read(*part)
+
+    monkeypatch.setattr(run_module, "read", slow)
+    got = []
+    with session.run() as run:
+        session.post("message.user", {"content": "hello"})
+        threads = [threading.Thread(target=lambda: got.extend(run.inbox())) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [event.payload["content"] for event in got] == ["hello"]
+
+
 @pytest.mark.parametrize(
     "kind",
     [

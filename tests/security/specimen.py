@@ -57,7 +57,7 @@ class Specimen:
     def copied(self, home: Path) -> "Specimen":
         """The same, in another directory that can be spoilt."""
         shutil.copytree(self.home, home, dirs_exist_ok=True)
-        return Specimen(**{**vars(self), "home": home})
+        return Specimen(**{**vars(self), "home": home, "sessions": dict(self.sessions)})
 
     def no(self, connection: sqlite3.Connection, name: str = "victim") -> int:
         """The internal number of a session."""

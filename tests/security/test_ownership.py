@@ -273,7 +273,7 @@ def test_another_session_takes_the_same_work_as_an_absent_one(vault, victims, pl
             theirs, their_steps = work.of(lambda: sessions.resume(victim.id))  # noqa: B023
             nothing, no_steps = work.of(lambda: sessions.resume(absent()))
             assert theirs == nothing
-            assert abs(their_steps - no_steps) <= 10  # the row that the index met, compared and dropped
+            assert abs(their_steps - no_steps) <= 15  # the rows that two look-ups met, compared and dropped
         one, _ = work.of(lambda: sessions.resume_external(EXTERNAL))
         other, _ = work.of(lambda: sessions.resume_external("no such id"))
         assert one == other

@@ -4,7 +4,6 @@ import shutil
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -25,9 +24,9 @@ from vault.errors import Busy, Conflict, EffectFailed, InDoubt
 ALICE = Principal(tenant="acme", subject="alice")
 LEASE_SECONDS = 600
 #: Effects of a world that can be asked whether something happened, and of one that cannot.
-ASKED = list(product(["email.send", "crm.write"], ["one", "two"]))
-BLIND = list(product(["card.charge"], ["one", "two"]))
-BRANCHES_MAX = 5
+ASKED = [("email.send", "one"), ("crm.write", "one")]
+BLIND = [("email.send", "two")]
+BRANCHES_MAX = 3
 SELDOM = Trigger(after_tool=False, every_events=7, every_seconds=None)
 
 
@@ -342,4 +341,4 @@ class EffectsMachine(RuleBasedStateMachine):
 
 
 TestEffects = EffectsMachine.TestCase
-TestEffects.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
+TestEffects.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)

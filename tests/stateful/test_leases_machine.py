@@ -325,4 +325,4 @@ class LeasesMachine(RuleBasedStateMachine):
 
 
 TestLeases = LeasesMachine.TestCase
-TestLeases.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
+TestLeases.settings = settings(max_examples=20, stateful_step_count=40, deadline=None)

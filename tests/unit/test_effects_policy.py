@@ -95,8 +95,21 @@ def test_what_was_decided_about_one_intention_ends_no_other(case, kind):
     assert is_one_sentence(str(refusal.value))
 
 
-@pytest.mark.parametrize("kind", [FAILED, RESOLVED])
-def test_nobody_ends_what_another_run_is_carrying_out(kind):
+def test_an_intention_of_a_branch_in_doubt_is_taken_over_by_its_name_alone():
+    """S4"""
+    check_next(Counted(INTENDED, FIRST, own=False), INTENDED, FIRST)
+    for before, cause in [
+        (Counted(INTENDED, FIRST, own=True), FIRST),
+        (Counted(INTENDED, FIRST, own=False), SECOND),
+        (Counted(INTENDED, FIRST, own=False), None),
+        (Counted(COMMITTED, FIRST, own=False), FIRST),
+    ]:
+        with pytest.raises(Conflict):
+            check_next(before, INTENDED, cause)
+
+
+@pytest.mark.parametrize("kind", [INTENDED, FAILED, RESOLVED])
+def test_nobody_ends_or_takes_over_what_another_run_is_carrying_out(kind):
     """C4, S4"""
     with pytest.raises(Busy, match="wait for it") as refusal:
         check_next(Counted(INTENDED, FIRST, own=False, active=True), kind, FIRST)

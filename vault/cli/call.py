@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 
@@ -18,6 +19,7 @@ import typer
 import vault
 from vault.errors import InvalidInput, KeyUnavailable, NotFound
 from vault.model import Principal, parse_id
+from vault.policy.access import ROLES
 
 if TYPE_CHECKING:
     from vault.sessions.service import Sessions
@@ -28,6 +30,9 @@ PASSPHRASE: Final = "SESSION_VAULT_PASSPHRASE"  # noqa: S105 - the variable's na
 NEW_PASSPHRASE: Final = "SESSION_VAULT_NEW_PASSPHRASE"  # noqa: S105 - the same
 DEFAULT_VAULT: Final = Path("my.vault")
 LATEST: Final = "latest"
+#: Who calls when nothing else is said: the owner of sessions, at work with them.
+DEFAULT_SUBJECT: Final = "owner"
+DEFAULT_ROLES: Final = frozenset({"agent", "owner"})
 
 SessionArgument = Annotated[
     str, typer.Argument(metavar="SESSION", help="A session's full id, or `latest`: the active one used last.")
@@ -93,24 +98,58 @@ class OwnerCall(VaultCall):
         ),
     ] = field(default="default", repr=False)
     subject: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--as",
             metavar="SUBJECT",
             envvar="SESSION_VAULT_SUBJECT",
-            help="Whose sessions: the person in that tenant who owns them.",
+            help="Who calls: the person in that tenant; `owner` when left out.",
         ),
-    ] = field(default="owner", repr=False)
+    ] = field(default=None, repr=False)
+    role: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--role",
+            metavar="ROLE",
+            help="In which role: agent and owner when left out; may be given again.",
+        ),
+    ] = None
+    team: Annotated[
+        list[str] | None,
+        typer.Option("--team", metavar="NAME", help="A team that person is in; may be given again."),
+    ] = field(default=None, repr=False)
 
-    def access(self, opened: Vault) -> Access:
-        """What that person reaches in an opened vault."""
-        return opened.access(Principal(tenant=self.tenant, subject=self.subject))
+    def principal(self) -> Principal:
+        """Who calls.
+
+        Raises:
+            InvalidInput: no such role; or one that looks at what is others' own, without a name.
+        """
+        roles = frozenset(self.role or DEFAULT_ROLES)
+        if not roles <= set(ROLES):
+            raise InvalidInput(f"--role is {', '.join(ROLES[:-1])} or {ROLES[-1]}")
+        if self.subject is None and not roles <= DEFAULT_ROLES:
+            # Or the trail would say that the owner did it.
+            raise InvalidInput("say with --as who calls in this role: it goes into the audit trail")
+        return Principal(
+            tenant=self.tenant,
+            subject=DEFAULT_SUBJECT if self.subject is None else self.subject,
+            roles=roles,
+            teams=frozenset(self.team or ()),
+        )
+
+    @contextmanager
+    def access(self) -> Iterator[Access]:
+        """What that person reaches, while the vault is open."""
+        principal = self.principal()
+        with self.opened() as opened:
+            yield opened.access(principal)
 
     @contextmanager
     def sessions(self) -> Iterator[Sessions]:
         """That person's sessions, while the vault is open."""
-        with self.opened() as opened:
-            yield self.access(opened).sessions
+        with self.access() as access:
+            yield access.sessions
 
     @contextmanager
     def session(self, named: str) -> Iterator[Session]:
@@ -218,6 +257,23 @@ def _prompted(prompt: str, variable: str) -> str:
     except KeyboardInterrupt:
         sys.stderr.write("\n")
         raise
+
+
+def parse_moment(text: str | None, option: str) -> datetime | None:
+    """A moment that was given as text, in words that name the option when it is none.
+
+    Raises:
+        InvalidInput: it is not ISO 8601 with a zone.
+    """
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.utcoffset() is None:
+        raise InvalidInput(f"{option} is an ISO 8601 time with its zone, for example 2025-03-01T12:00:00Z")
+    return moment
 
 
 def check_event_id(given: str | None, option: str) -> None:

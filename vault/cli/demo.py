@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import as_file, files
@@ -23,6 +23,7 @@ from rich.text import Text
 
 import vault
 from vault.adapters import openai_chat, session_jsonl
+from vault.cli import demo_levels
 from vault.cli.at_rest import below, readable, strings
 from vault.cli.call import Call, command
 from vault.cli.demo_crash import CLAIM, crash
@@ -86,8 +87,11 @@ def demo(
             _ask_as_stranger(steps, opened, session)
             _export_and_import(steps, _owner(opened), session)
             _look_for_clear_text(steps, place, sample, session)
-            holds, evidence = crash(opened, place, Principal(tenant=_TENANT, subject=_SUBJECT))
+            owner = Principal(tenant=_TENANT, subject=_SUBJECT)
+            holds, evidence = crash(opened, place, owner)
             steps.say(holds, CLAIM, evidence)
+            holds, evidence, views = demo_levels.look(opened, owner, console().width)
+            steps.say(holds, demo_levels.CLAIM, evidence, views)
             smallest = min(session.events(), key=lambda event: event.size)
         _damage_a_copy(steps, place, smallest)
     if call.as_json:
@@ -106,11 +110,19 @@ class _Steps:
     hold: bool = True
     said: list[dict[str, Any]] = field(default_factory=list)
 
-    def say(self, holds: bool, claim: str, evidence: str) -> None:  # noqa: FBT001 - it reads as a sentence
+    def say(
+        self,
+        holds: bool,  # noqa: FBT001 - it reads as a sentence
+        claim: str,
+        evidence: str,
+        views: Sequence[str] = (),
+    ) -> None:
         self.hold = self.hold and holds
         self.said.append({"step": len(self.said) + 1, "claim": claim, "holds": holds, "evidence": evidence})
         if not self.quiet:
             show(Text(_wrapped(f"{len(self.said)}. ", claim), style="bold"))
+            for line in views:
+                show(Text(line, style="dim"))
             mark = "   " if holds else "   DOES NOT HOLD: "
             show(Text(_wrapped(mark, evidence), style="" if holds else "bold red"))
 

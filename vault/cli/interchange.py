@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -19,10 +18,10 @@ import typer
 from vault.adapters import claude_code, openai_chat, session_jsonl
 from vault.cli.call import OwnerCall, SessionArgument, command
 from vault.cli.intake import Door, Stopping, part_left
-from vault.cli.output import TerminalJson, document, note, progress, say
+from vault.cli.output import TerminalJson, document, note, progress, replacing, say
 from vault.cli.printable import one_line, plural, size, visible
 from vault.cli.recognise import NAMES, Format, recognise
-from vault.errors import Conflict, InvalidInput, StorageUnavailable, VaultError
+from vault.errors import Conflict, InvalidInput, VaultError
 
 if TYPE_CHECKING:
     from vault.adapters import ImportReport
@@ -83,8 +82,7 @@ def import_files(
     """
     done: list[dict[str, Any]] = []
     failed: VaultError | None = None
-    with call.opened() as opened, Stopping() as stopping:
-        access = call.access(opened)
+    with call.access() as access, Stopping() as stopping:
         for path in files:
             try:
                 chosen, report = _import_file(path, access, form, stopping, strict=strict)
@@ -281,27 +279,7 @@ def _export_transcript(found: Session, directory: Path, *, overwrite: bool) -> t
 
 def _export_file(found: Session, form: Outgoing, path: Path, *, overwrite: bool) -> int:
     with (
-        _replacing(path, overwrite=overwrite) as out,
+        replacing(path, overwrite=overwrite) as out,
         progress(path.name, found.info().event_count + 1, of_bytes=False) as advance,
     ):
         return _export(found, form, out, advance)
-
-
-@contextmanager
-def _replacing(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
-    """A file, readable by its owner only, that takes its name when it is complete and on disk."""
-    if path.is_dir() or (os.path.lexists(path) and not overwrite):
-        raise InvalidInput("there is something at this path already; choose another, or give --overwrite")
-    try:
-        descriptor, partial = tempfile.mkstemp(prefix=".partial-", dir=path.parent)
-    except OSError:
-        raise StorageUnavailable("the directory of this file cannot be written, or does not exist") from None
-    try:
-        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
-            yield file
-            file.flush()
-            os.fsync(descriptor)
-        Path(partial).replace(path)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise

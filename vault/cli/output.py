@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from rich.console import Console, RenderableType
@@ -19,6 +22,7 @@ from rich.progress import (
 )
 
 from vault.cli.printable import json_line, terminal_json, visible
+from vault.errors import InvalidInput, StorageUnavailable
 
 #: Told how much is done so far.
 Advance = Callable[[int], None]
@@ -97,3 +101,28 @@ def progress(what: str, total: int | None, *, of_bytes: bool) -> Iterator[Advanc
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
         task = bar.add_task(visible(what), total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+@contextmanager
+def replacing(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
+    """A file, readable by its owner only, that takes its name when it is complete and on disk.
+
+    Raises:
+        InvalidInput: something is there already.
+        StorageUnavailable: its directory cannot be written.
+    """
+    if path.is_dir() or (os.path.lexists(path) and not overwrite):
+        raise InvalidInput("there is something at this path already; choose another, or give --overwrite")
+    try:
+        descriptor, partial = tempfile.mkstemp(prefix=".partial-", dir=path.parent)
+    except OSError:
+        raise StorageUnavailable("the directory of this file cannot be written, or does not exist") from None
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        Path(partial).replace(path)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise

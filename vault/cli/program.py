@@ -16,14 +16,17 @@ from typer.main import get_command
 
 import vault
 from vault.cli import (
+    auditing,
     branches,
     demo,
     effects,
+    glass,
     interchange,
     keeping,
     replaying,
     runs,
     sessions,
+    sharing,
     verification,
     waking,
 )
@@ -50,6 +53,9 @@ for group in (
     effects,
     replaying,
     branches,
+    sharing,
+    glass,
+    auditing,
     verification,
     demo,
 ):
@@ -78,7 +84,7 @@ def _root(
     """An encrypted, append-only vault for what AI agents did.
 
     Commands work on the vault at --vault (SESSION_VAULT, or ./my.vault) and on the sessions of one person:
-    --tenant and --as say whose. Exit codes are listed in docs/reference/cli.md.
+    --tenant and --as say whose, --role and --team as what. Exit codes are listed in docs/reference/cli.md.
     """
 
 

@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from vault.cli.call import LimitOption, OwnerCall, SessionArgument, check_event_id, command
+from vault.cli.call import LimitOption, OwnerCall, SessionArgument, check_event_id, command, parse_moment
 from vault.cli.output import console, document, note, say, show
 from vault.cli.printable import ago, iso, local, one_line, plural, visible
 from vault.cli.readable import event_document
@@ -136,6 +136,9 @@ def _next_page(call: OwnerCall, label: list[str], state: str | None, limit: int,
         value = getattr(call, name)
         if value != defaults[name]:
             words += [option, str(value)]
+    for option, values in (("--role", call.role), ("--team", call.team)):
+        for value in values or ():
+            words += [option, value]
     for item in label:
         words += ["--label", item]
     words += ["--state", state] if state else []
@@ -200,7 +203,7 @@ def show_session(
 
     With --json, one event a line. Times are in this machine's time zone, in JSON in UTC.
     """
-    moments = {"since": _moment(since, "--since"), "until": _moment(until, "--until")}
+    moments = {"since": parse_moment(since, "--since"), "until": parse_moment(until, "--until")}
     check_event_id(after, "--after")
     check_event_id(before, "--before")
     most = limit or (_NEWEST if newest else None)
@@ -254,18 +257,6 @@ def follow_session(
 def _print_documents(events: Iterator[Event]) -> None:
     for event in events:
         document(event_document(event))
-
-
-def _moment(text: str | None, option: str) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.utcoffset() is None:
-        raise InvalidInput(f"{option} is an ISO 8601 time with its zone, for example 2025-03-01T12:00:00Z")
-    return moment
 
 
 # ----------------------------------------------------------------------------------------------------- end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -52,13 +52,18 @@ def verify(
         if public_key is None:
             note("who signed the ledger was not checked: give --public-key, as info showed it")
     else:
-        report = _with_keys(call)
+        report = checked(call)
     _print(report, as_json=call.as_json)
     if not report.ok:
         raise typer.Exit(Tampered.exit_code)
 
 
-def _with_keys(call: VaultCall) -> Report:
+def checked(call: VaultCall) -> Report:
+    """What a check of everything with keys finds.
+
+    Raises:
+        VaultError: the vault cannot be opened, or closed although nothing was found.
+    """
     report = None
     try:
         with call.opened() as opened:
@@ -74,10 +79,20 @@ def _with_keys(call: VaultCall) -> Report:
 
 def _print(report: Report, *, as_json: bool) -> None:
     if as_json:
-        found = [asdict(finding) for finding in report.findings]
-        about = {"ok": report.ok, "with_keys": report.with_keys, "counts": dict(report.counts)}
-        document({**about, "findings": found})
-        return
+        document(report_document(report))
+    else:
+        say_report(report)
+
+
+def report_document(report: Report) -> dict[str, Any]:
+    """What was checked and found, as a JSON object."""
+    found = [asdict(finding) for finding in report.findings]
+    about = {"ok": report.ok, "with_keys": report.with_keys, "counts": dict(report.counts)}
+    return {**about, "findings": found}
+
+
+def say_report(report: Report) -> None:
+    """What was checked and found, for people."""
     counts = report.counts
     checked = [
         plural(counts["sessions"], "session"),

@@ -72,6 +72,9 @@ class Counted(NamedTuple):
 def check_next(before: Counted, event_type: str, cause: str | None = None) -> None:
     """Whether a fact may follow the newest one that counts.
 
+    A branch that settles an intention of another one takes it over first: it intends the same, and names that
+    intention. So the log of each branch is whole by itself.
+
     Args:
         before: that one.
         event_type: the type of the fact that follows.
@@ -81,9 +84,10 @@ def check_next(before: Counted, event_type: str, cause: str | None = None) -> No
         Conflict: it may not; the sentence says why.
         Busy: it would end what another run is carrying out now.
     """
-    if before.type not in _AFTER[event_type]:
+    taken_over = event_type == before.type == INTENDED and not before.own and cause == before.event_id
+    if before.type not in _AFTER[event_type] and not taken_over:
         raise Conflict(_REFUSED[event_type, before.type])
-    if event_type not in _ENDING:
+    if event_type not in _ENDING and not taken_over:
         return
     if before.active:
         raise Busy("a run of another branch is carrying out this effect now; wait for it to end, or stop it")

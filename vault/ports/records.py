@@ -129,6 +129,10 @@ class Reader(Protocol):
         """The session of this tenant and owner; another's is None, from the same statement."""
         ...
 
+    def owner_of(self, session_id: bytes, tenant_id: bytes) -> bytes | None:
+        """The blind index of the owner of a tenant's session; only for the door, which decides with it."""
+        ...
+
     def session_by_external(self, external: bytes, tenant_id: bytes, owner: bytes) -> SessionRow | None:
         """The owner's session under an external id's blind index."""
         ...

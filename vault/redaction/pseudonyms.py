@@ -22,6 +22,8 @@ _BYTES: Final = 10  # 80 bits: a chance of 1 in 10^12 that any two of a million 
 #: Written with or without spaces and hyphens, these are the same value.
 _NUMBERS: Final = frozenset({"CARD", "IBAN", "PHONE", "NATIONAL_ID", "ZIP"})
 _SEPARATORS: Final = str.maketrans("", "", " -./()\u00a0\u2009\u202f")
+#: What stands around a value in a sentence and is no part of it.
+_AROUND: Final = " .,;:!?\"'()[]<>"
 
 
 class Pseudonyms:
@@ -39,13 +41,14 @@ class Pseudonyms:
 
     def reveal(self, pseudonym: str, candidates: Iterable[tuple[str, str]]) -> str | None:
         """The value behind a pseudonym, if it is among the candidates (kind, value)."""
+        asked = pseudonym.encode("utf-8", "surrogatepass")
         for kind, value in candidates:
-            if hmac.compare_digest(self.of(kind, value), pseudonym):
+            if hmac.compare_digest(self.of(kind, value).encode(), asked):
                 return value
         return None
 
 
 def canonical(kind: str, value: str) -> str:
     """One form of a value for all ways to write it: NFKC, no case, single spaces; numbers bare."""
-    text = " ".join(unicodedata.normalize("NFKC", value).casefold().split())
+    text = " ".join(unicodedata.normalize("NFKC", value).casefold().split()).strip(_AROUND)
     return text.translate(_SEPARATORS) if kind in _NUMBERS else text

@@ -94,7 +94,7 @@ def view_event(
             if inner is not NO_JSON and inner is not TOO_DEEP:
                 raw = written(seen(inner)).encode()
             elif level == "L3" and inner is NO_JSON:
-                raw = _full(event.raw, text, masking)
+                raw = _full(text, masking)
             if raw is None:
                 payload = {"bytes": _rounded(len(event.raw))}
         return event._replace(
@@ -116,11 +116,10 @@ def _text(raw: bytes) -> str | None:
         return None
 
 
-def _full(raw: bytes, text: str | None, masking: Masking) -> bytes | None:
+def _full(text: str | None, masking: Masking) -> bytes | None:
     """Raw bytes at L3, for a reader who is not the owner."""
     if text is None:
-        # All is shown at L3 but what is known to be secret; of an image or a sound nobody can say.
-        return raw if len(raw) <= VIEW_BYTES_MAX else None
+        return None  # what is no text cannot be searched for secrets, so only its owner sees it
     return masking.detected(text).encode() if len(text) <= STRING_LENGTH_MAX else None
 
 

@@ -66,6 +66,14 @@ class TenantKeys:
         """The blind index of an owner."""
         return _owner(self.index, subject)
 
+    def team(self, name: str) -> bytes:
+        """The blind index of a team."""
+        return _blind(self.index, "team", name)
+
+    def pseudonym_key(self, purpose: str, epoch: int) -> bytes:
+        """The key of the tenant's pseudonyms for one purpose and epoch."""
+        return derive(self.index, b"pseudonym/" + pack(purpose.encode(), u64(epoch)))
+
     def blind(self, kind: str, *parts: str) -> bytes:
         """A blind index: equal names of one tenant meet, nobody without the key can try names out.
 

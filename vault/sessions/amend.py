@@ -17,7 +17,7 @@ from vault.sessions.witness import head_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vault.access.door import Grant
+    from vault.access.door import Authorise, Grant
     from vault.policy.lease import Lease
     from vault.ports.records import SessionRow, Transaction
     from vault.sessions.log import Log
@@ -97,7 +97,7 @@ def amend(
 
 def in_turn(
     log: Log,
-    authorise: Callable[[str], Grant],
+    authorise: Authorise,
     session_id: bytes,
     run: str,
     attempt: Callable[[], T],
@@ -118,22 +118,22 @@ def in_turn(
             except Busy:
                 if monotonic_seconds() >= deadline:
                     raise
-            change_lease(
-                log, authorise("append"), session_id, lambda lease, now_us: leases.wait(lease, run, now_us)
-            )
+            leave = authorise("append", recorded=False)  # every attempt is recorded; waiting for one is not
+            change_lease(log, leave, session_id, lambda lease, now_us: leases.wait(lease, run, now_us))
             _watch(log, authorise, session_id, run, deadline)
     except BaseException:
         with contextlib.suppress(VaultError):
-            change_lease(log, authorise("append"), session_id, lambda lease, _: leases.leave(lease, run))
+            leave = authorise("append", recorded=False)
+            change_lease(log, leave, session_id, lambda lease, _: leases.leave(lease, run))
         raise
 
 
-def _watch(log: Log, authorise: Callable[[str], Grant], session_id: bytes, run: str, deadline: float) -> None:
+def _watch(log: Log, authorise: Authorise, session_id: bytes, run: str, deadline: float) -> None:
     """Wait until this run is next, or for as long as its place in the queue holds without a word."""
     until = min(deadline, monotonic_seconds() + _WORD_SECONDS)
     while monotonic_seconds() < until:
         commits = log.records.commits()
-        with verified_view(log, authorise("read"), session_id) as found:
+        with verified_view(log, authorise("read", recorded=False), session_id) as found:
             if leases.is_next(leases.decode(found.row.lease), run, log.clock.now_us()):
                 return
         log.records.wait_commit(commits, min(_POLL_SECONDS, max(until - monotonic_seconds(), 0)))

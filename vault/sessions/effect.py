@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
 from vault.encoding import canonical_json
-from vault.errors import Conflict, EffectFailed, InDoubt, InvalidInput
-from vault.model import NewEvent, check_name
+from vault.errors import Busy, Conflict, EffectFailed, InDoubt, InvalidInput
+from vault.model import NewEvent, check_name, format_id, new_event_id
 from vault.policy.effects import COMMITTED, DECISIONS, FAILED, INTENDED, RESOLVED
 from vault.sessions.stated import find_effect
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from vault.access.door import Grant
-    from vault.model import Event
+    from vault.model import Event, EventId
     from vault.sessions.facts import EffectState
     from vault.sessions.log import Log
 
@@ -45,29 +45,46 @@ class Resolution:
 
 
 def resolution_events(
-    known: EffectState, resolution: Resolution, resource: str | None = None
+    known: EffectState, resolution: Resolution, session_id: str, resource: str | None = None
 ) -> list[NewEvent]:
-    """The facts that settle an effect in doubt; after ``retry`` it can be intended again.
+    """The facts of a session that settle an effect in doubt; after ``retry`` it can be intended again.
 
     Raises:
         Conflict: the effect is not in doubt.
     """
     if known.state != "in doubt":
         raise Conflict(f"this effect is not in doubt: it is {known.state}")
+    intention, facts = _taken_over(known, session_id)
     about = {"kind": known.kind, "key": known.key}
     noted = {"by": resolution.by, "why": resolution.why}
     told = {**about, "decision": resolution.decision, **{k: v for k, v in noted.items() if v is not None}}
-    facts = [NewEvent(type=RESOLVED, payload=told, caused_by=known.fact)]
+    facts.append(NewEvent(type=RESOLVED, payload=told, caused_by=intention))
     if resolution.decision == "commit":
         payload = {**about, "confirmation": resolution.confirmation, **_subject(known.subject)}
         changed = resource or known.resource
-        facts.append(NewEvent(type=COMMITTED, payload=payload, caused_by=known.fact, resource=changed))
+        facts.append(NewEvent(type=COMMITTED, payload=payload, caused_by=intention, resource=changed))
     elif resolution.decision != "ask":
         reason = (
             _TRIED_AGAIN if resolution.decision == "retry" else resolution.why or "decided that it failed"
         )
-        facts.append(NewEvent(type=FAILED, payload={**about, "reason": reason}, caused_by=known.fact))
+        facts.append(NewEvent(type=FAILED, payload={**about, "reason": reason}, caused_by=intention))
     return facts
+
+
+def _taken_over(known: EffectState, session_id: str) -> tuple[EventId, list[NewEvent]]:
+    """The intention that a session settles; of a branch, the facts that make it this session's too."""
+    if known.session_id == session_id or known.state != "in doubt":
+        return known.fact, []
+    intention = new_event_id()
+    payload = {"kind": known.kind, "key": known.key, "intent": known.intent, **_subject(known.subject)}
+    taken = NewEvent(
+        type=INTENDED,
+        payload=payload,
+        event_id=intention,
+        caused_by=known.fact,
+        resource=known.resource,
+    )
+    return intention, [taken]
 
 
 class Turns:
@@ -148,7 +165,7 @@ class Effect:
                 return known.confirmation
             if known is not None and known.state == "in doubt":
                 resolution = self._decided(known, resolver)
-                settling = resolution_events(known, resolution, self._resource)
+                settling = resolution_events(known, resolution, self._session_id(), self._resource)
                 if resolution.decision != "retry":
                     self._write(settling)
                     if resolution.decision == "commit":
@@ -186,6 +203,7 @@ class Effect:
             Conflict: it was never intended, has failed, or is committed with another confirmation.
         """
         known = self.state()
+        taken: list[NewEvent] = []
         cause, resource, subject = None, self._resource, self._subject
         if known is not None:
             if known.state == "committed":
@@ -193,9 +211,16 @@ class Effect:
                     raise Conflict("this effect is committed with another confirmation, and stays as it is")
                 return known
             # By hand, in a later run perhaps: the intention has said what it changes in the world.
-            cause, resource, subject = known.fact, resource or known.resource, subject or known.subject
+            resource, subject = resource or known.resource, subject or known.subject
+            cause, taken = _taken_over(known, self._session_id())
         said = {"confirmation": confirmation, **_subject(subject)}
-        self._write([self._fact(COMMITTED, said, cause, resource)])
+        try:
+            self._write([*taken, self._fact(COMMITTED, said, cause, resource)])
+        except Busy:
+            # A run of a branch is at it, so this one cannot take it over. It happened all the same.
+            if known is None or not taken:
+                raise
+            self._write([self._fact(COMMITTED, said, known.fact, resource)])
         return self._told()
 
     def fail(self, reason: str) -> EffectState:
@@ -205,9 +230,12 @@ class Effect:
             Conflict: it was never intended, has failed, or is committed.
         """
         known = self.state()
-        cause = None if known is None else known.fact
-        self._write([self._fact(FAILED, {"reason": str(reason)}, cause)])
+        cause, taken = (None, []) if known is None else _taken_over(known, self._session_id())
+        self._write([*taken, self._fact(FAILED, {"reason": str(reason)}, cause)])
         return self._told()
+
+    def _session_id(self) -> str:
+        return format_id("ses", self._look()[2])
 
     def _told(self) -> EffectState:
         known = self.state()

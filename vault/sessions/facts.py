@@ -79,8 +79,8 @@ def newest_fact(log: Log, grant: Grant, reader: Reader, row: SessionRow, ref: by
             Fact(session_id=session.session_id, lease=session.lease, keys=keys, row=fact) for fact in rows
         ]
     for fact in told:
-        if fact.row.type in {COMMITTED, FAILED}:
-            closed.add(_cause(fact))  # a branch can close what another one had intended
+        if fact.row.type != RESOLVED:
+            closed.add(_cause(fact))  # a branch can close, or take over, what another one had intended
     for fact in _last_of_each(told):
         kind = fact.row.type
         if kind == INTENDED and format_id("evt", fact.row.event_id) in closed:
@@ -104,22 +104,22 @@ def counted(fact: Fact | None, row: SessionRow, run: str, now_us: int) -> Counte
     )
 
 
-def effect_state(log: Log, fact: Fact) -> EffectState:
+def effect_state(log: Log, grant: Grant, fact: Fact) -> EffectState:
     """A fact, opened.
 
     Raises:
         Tampered: its payload was changed or is missing.
     """
-    event = decode_event(log, fact.keys, fact.session_id, fact.row)
+    event = decode_event(log, grant, fact.keys, fact.session_id, fact.row)
     return state_of(event)
 
 
 def state_of(event: Event) -> EffectState:
     """What the event of a fact says about its effect."""
-    said = event.payload
+    said = event.payload if isinstance(event.payload, dict) else {}  # in a view of its structure
     return EffectState(
-        kind=said["kind"],
-        key=said["key"],
+        kind=said.get("kind", ""),
+        key=said.get("key", ""),
         state=_WORDS[event.type],
         fact=event.id,
         session_id=event.session_id,

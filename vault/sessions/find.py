@@ -52,6 +52,8 @@ def summary(log: Log, grant: Grant, session_id: bytes) -> SessionSummary:
         first = _message(found, _MESSAGES[:1], newest=False)
         latest = _message(found, _MESSAGES, newest=True)
     about = open_about(keys, row)
+    if not grant.own:
+        about = log.viewer.about(grant, session_id, about)
     return SessionSummary(
         id=SessionId(format_id("ses", row.session_id)),
         title=about.get("title"),
@@ -64,8 +66,8 @@ def summary(log: Log, grant: Grant, session_id: bytes) -> SessionSummary:
         last_event_at=from_us(row.updated_us),
         ended_at=from_us(row.ended_us) if row.ended_us else None,
         event_count=row.head_seq,
-        first_message=_preview(log, first),
-        last_message=_preview(log, latest),
+        first_message=_preview(log, grant, first),
+        last_message=_preview(log, grant, latest),
         fork=about.get("fork"),
         shared_through=row.base_seq,
         lease=_holding(row, log.clock.now_us()),
@@ -143,11 +145,11 @@ def _message(found: View, types: tuple[str, ...], *, newest: bool) -> tuple[View
     return None
 
 
-def _preview(log: Log, message: tuple[View, EventRow] | None) -> str | None:
+def _preview(log: Log, grant: Grant, message: tuple[View, EventRow] | None) -> str | None:
     if message is None or message[1].size > _PREVIEW_BYTES_MAX:
         return None
     found, row = message
-    event = decode_event(log, found.keys, found.row.session_id, row)
+    event = decode_event(log, grant, found.keys, found.row.session_id, row)
     text = _text(event.payload if event.raw is None else _parsed(event.raw))
     if text is None:
         return None

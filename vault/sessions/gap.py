@@ -49,7 +49,7 @@ def newest_observation(
                 if row.seq < strand.until
             ]
             for row in reversed(rows):
-                event = decode_event(log, strand.keys, strand.row.session_id, row)
+                event = decode_event(log, grant, strand.keys, strand.row.session_id, row)
                 if event.observed_us is not None:
                     seen = Observation(
                         name=resource,
@@ -149,7 +149,7 @@ def _event_at(log: Log, grant: Grant, session_id: bytes, seq: int, tag: bytes) -
         row = next(iter(rows_of(found, EventsQuery(found.row.no, seq - 1, seq + 1, 1))), None)
         if row is None or row.type != COMMITTED:
             raise Tampered("the index of effects names an event that is none")
-        event = decode_event(log, found.keys, session_id, row)
+        event = decode_event(log, grant, found.keys, session_id, row)
     if tag not in changed_by(grant.tenant, event):
         raise Tampered("the index of effects names an event that did not change this")
     return event

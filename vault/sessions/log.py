@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol
 
 import orjson
 
@@ -45,6 +45,18 @@ _TRIGGER: Final = Trigger()
 _THRESHOLDS: Final = Thresholds()
 
 
+class Views(Protocol):
+    """Makes what others than the owner see."""
+
+    def __call__(self, grant: Grant, session_id: bytes, event: Event) -> Event:
+        """An event as a grant's level shows it."""
+        ...
+
+    def about(self, grant: Grant, session_id: bytes, about: dict[str, Any]) -> dict[str, Any]:
+        """Title, labels and the like of a session as a grant's level shows them."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
     """The parts that every session use case works with."""
@@ -55,6 +67,7 @@ class Log:
     clock: Clock
     witness: Witness
     sealing: Sealing
+    viewer: Views  # what others than the owner see
     appended: Callable[[bytes, int], None]  # told after each commit: which session, how many new events
     trigger: Trigger = _TRIGGER  # when a run writes a checkpoint by itself
     thresholds: Thresholds = _THRESHOLDS  # when what was observed counts as old
@@ -176,8 +189,18 @@ def open_stream(blobs: Blobs, keys: EpochKeys, row: EventRow) -> BinaryIO:
     return unseal_stream(keys.payload, keys.context(b"payload"), source, row.address)
 
 
-def decode_event(log: Log, keys: EpochKeys, session_id: bytes, row: EventRow) -> Event:
-    """The event of a verified row, its payload opened (but for large raw ones).
+def decode_event(log: Log, grant: Grant, keys: EpochKeys, session_id: bytes, row: EventRow) -> Event:
+    """The event of a verified row as a grant may see it; every reader gets its events from here.
+
+    Raises:
+        Tampered: the payload or the sealed fields do not open, or are not what the row says.
+    """
+    event = opened_event(log, keys, session_id, row)
+    return event if grant.own else log.viewer(grant, session_id, event)
+
+
+def opened_event(log: Log, keys: EpochKeys, session_id: bytes, row: EventRow) -> Event:
+    """The event of a verified row, its payload opened (but for large raw ones): for the vault's own use.
 
     Raises:
         Tampered: the payload or the sealed fields do not open, or are not what the row says.

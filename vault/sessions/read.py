@@ -375,7 +375,7 @@ def _stream(log: Log, grant: Grant, session_id: bytes, part: Part, name: str | N
             stored = rows_of(found, query) if end - low > 1 else []
         for row in stored:
             if not (mixed and row.run_id != part.run_id) and not (part.outside_runs and row.run_id):
-                yield decode_event(log, found.keys, session_id, row)
+                yield decode_event(log, grant, found.keys, session_id, row)
         if left is not None and not mixed:
             left -= len(stored)
         if len(stored) < page or left == 0:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from datetime import datetime
 
-    from vault.access.door import Grant
+    from vault.access.door import Authorise, Grant
     from vault.model import Event, SessionSummary
     from vault.policy.context import Context
     from vault.policy.recovery import Reducer
@@ -39,7 +39,7 @@ _POLL_SECONDS_MAX = 60.0
 class SessionReader:
     """What can be read of one session. Every call is checked again: a handle is not a permission."""
 
-    def __init__(self, log: Log, authorise: Callable[[str], Grant], row: SessionRow) -> None:
+    def __init__(self, log: Log, authorise: Authorise, row: SessionRow) -> None:
         """Made by ``Sessions``; ``authorise`` gives leave for one action at a time."""
         self._log, self._authorise, self._row = log, authorise, row
         self._id = row.session_id
@@ -132,7 +132,7 @@ class SessionReader:
         """
         if not 0 < poll_seconds <= _POLL_SECONDS_MAX:
             raise InvalidInput("poll_seconds is a number above 0, up to 60")
-        with self._view(self._authorise("read")) as found:
+        with self._view(self._authorise("read", recorded=False)) as found:
             last = 0 if after is None else find_event(found, after).seq
         return self._followed(last, poll_seconds, stop, idle_seconds)
 
@@ -146,6 +146,10 @@ class SessionReader:
         grant = self._authorise("read")
         with self._view(grant) as found:
             holder, row = locate(found, event.id)
+        if not grant.own:
+            raise InvalidInput(
+                "a view has no streams; read the event itself, whose payload is as you may see it"
+            )
         return open_stream(self._log.blobs, holder.keys, row)
 
     def info(self) -> SessionSummary:
@@ -260,9 +264,10 @@ class SessionReader:
     def _followed(
         self, last: int, poll_seconds: float, stop: threading.Event | None, idle_seconds: float | None
     ) -> Iterator[Event]:
-        quiet_since = monotonic_seconds()
+        quiet_since, first = monotonic_seconds(), True
         while stop is None or not stop.is_set():
-            grant = self._authorise("read")  # leave can be taken away while somebody follows
+            grant = self._authorise("read", recorded=first)  # leave can be taken away while somebody follows
+            first = False
             commits = self._log.records.commits()
             with self._view(grant) as found:
                 head, state, shared = found.row.head_seq, found.row.state, shared_of(found)

@@ -155,6 +155,8 @@ class _Log:
 
     def start_before(self, high: int) -> Start:
         """The newest checkpoint of this reducer before a place, or the start of the log."""
+        if not self._grant.own:
+            return _beginning(self._reducer)  # a view's states are not those that the checkpoints hold
         part = Part(types=(CHECKPOINT,), high=high, newest_first=True, shared=self._shared)
         for event in read(self._log, self._grant, self._id, part):
             if self._is_ours(event):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from types import TracebackType
 
-    from vault.access.door import Grant
+    from vault.access.door import Authorise
     from vault.model import Event
     from vault.policy.recovery import Reducer, Trigger
     from vault.ports.records import SessionRow
@@ -58,7 +58,7 @@ class Run:
     def __init__(
         self,
         log: Log,
-        authorise: Callable[[str], Grant],
+        authorise: Authorise,
         row: SessionRow,
         *,
         started: Event,
@@ -219,7 +219,7 @@ class Run:
             return leases.renew(lease, *self._holder, now_us, self._lease_us)
 
         try:
-            change_lease(self._log, self._authorise("append"), self._row.session_id, renewed)
+            change_lease(self._log, self._authorise("append", recorded=False), self._row.session_id, renewed)
         except (Fenced, SessionEnded, NotFound):
             self._over.set()
             raise
@@ -309,7 +309,7 @@ class Run:
         due_seconds = monotonic_seconds() + pause
         while not self._over.wait(min(due_seconds - monotonic_seconds(), _CLOSED_SECONDS)):
             try:
-                self._authorise("append")
+                self._authorise("append", recorded=False)
                 if monotonic_seconds() >= due_seconds:
                     due_seconds = monotonic_seconds() + pause
                     self.renew()
@@ -330,7 +330,7 @@ def _message_of(error: BaseException) -> str:
 
 def begin(
     log: Log,
-    authorise: Callable[[str], Grant],
+    authorise: Authorise,
     row: SessionRow,
     openings: Callable[[RunId], Sequence[NewEvent]],
     *,

@@ -29,9 +29,9 @@ from vault.sessions.wake import pinned_config, wake
 from vault.sessions.witness import head_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from vault.access.door import Grant
+    from vault.access.door import Grant, Leave
     from vault.policy.drift import Policy
     from vault.policy.recovery import Reducer, Trigger
     from vault.ports.records import Transaction
@@ -49,7 +49,7 @@ _STATES = frozenset({"active", "ended"})
 class Sessions:
     """The sessions of one principal."""
 
-    def __init__(self, log: Log, authorise: Callable[[str], Grant]) -> None:
+    def __init__(self, log: Log, authorise: Leave) -> None:
         """Made by ``Vault.access``; ``authorise`` gives leave for one action at a time."""
         self._log, self._authorise = log, authorise
 
@@ -149,10 +149,12 @@ class Sessions:
             ConfigDrift: the configuration is another one, and ``on_drift`` is ``ask``.
             Diverged: a replay gives another state than a checkpoint holds.
         """
+        asked = session_bytes(session_id)
+        row = self._row_of(self._authorise.session("read", asked, recorded=False), asked)
         return wake(
             self._log,
-            self._authorise,
-            self._row_of(self._authorise("read"), session_bytes(session_id)),
+            self._authorise.of(row.session_id, row.owner),
+            row,
             config=config,
             config_document=config_document,
             on_drift=on_drift,
@@ -205,7 +207,7 @@ class Sessions:
         stored = self._log.records.transact(work)
         self._log.witness.saw([head_of(stored)])
         self._log.appended(stored.session_id, 0)
-        return Session(self._log, self._authorise, stored)
+        return self._handle(stored)
 
     def resume(self, session_id: str) -> Session:
         """The session of this id, ready to read and append.
@@ -214,7 +216,8 @@ class Sessions:
             NotFound: it does not exist or is somebody else's; both answer alike.
             Tampered: it was changed, removed or rolled back.
         """
-        return self._opened(self._authorise("read"), session_bytes(session_id))
+        asked = session_bytes(session_id)
+        return self._opened(self._authorise.session("read", asked, recorded=False), asked)
 
     def resume_external(self, external_id: str) -> Session:
         """The session under the caller's own id.
@@ -310,7 +313,10 @@ class Sessions:
         row = self._row_of(grant, session_id)
         if external is not None and row.external != external:
             raise NotFound("there is no such session")
-        return Session(self._log, self._authorise, row)
+        return self._handle(row)
+
+    def _handle(self, row: SessionRow) -> Session:
+        return Session(self._log, self._authorise.of(row.session_id, row.owner), row)
 
 
 def _checked_about(

@@ -175,7 +175,7 @@ class Session(SessionReader):
             raise Conflict("there is no such effect to resolve: it was never intended")
         if resolution.decision == "ask":
             raise InvalidInput("to settle an effect, decide: retry, commit or fail")
-        self._append(resolution_events(known, resolution), Terms())
+        self._append(resolution_events(known, resolution, self.id), Terms())
         settled = find_effect(self._log, self._authorise("read"), self._id, kind, key)
         assert settled is not None  # noqa: S101 - it was written just now
         return settled

@@ -51,13 +51,17 @@ def effect_states(
         return [] if one is None else [one]
     with verified_view(log, grant, session_id) as found:
         branches = [row.session_id for row in family(log, grant, found.reader, found.row)]
-    told: dict[Subject, None] = {}
+    told: dict[Subject, EffectState] = {}
     for branch in branches:
-        facts = map(_subject, read(log, grant, branch, Part(types=(INTENDED, COMMITTED, FAILED))))
-        told |= {subject: None for subject in facts if subject is not None}
+        for event in read(log, grant, branch, Part(types=(INTENDED, COMMITTED, FAILED))):
+            subject = _subject(event)
+            if subject is not None:
+                told[subject] = state_of(event)
+    if not grant.own:  # a view can hide names, so nothing can be looked up by them
+        return [state for subject, state in told.items() if kind in {None, subject.kind}]
     wanted = [subject for subject in told if kind in {None, subject.kind}]
-    states = [find_effect(log, grant, session_id, *subject) for subject in wanted]
-    return sorted((state for state in states if state), key=lambda state: state.at)
+    known = [find_effect(log, grant, session_id, *subject) for subject in wanted]
+    return sorted((state for state in known if state), key=lambda state: state.at)
 
 
 def find_effect(log: Log, grant: Grant, session_id: bytes, kind: str, key: str) -> EffectState | None:
@@ -66,7 +70,7 @@ def find_effect(log: Log, grant: Grant, session_id: bytes, kind: str, key: str) 
     ref = grant.tenant.blind("effect", kind, check_name(key, "an effect's key"))
     with verified_view(log, grant, session_id) as found:
         fact = newest_fact(log, grant, found.reader, found.row, ref)
-    return None if fact is None else effect_state(log, fact)
+    return None if fact is None else effect_state(log, grant, fact)
 
 
 def _subject(event: Event) -> Subject | None:

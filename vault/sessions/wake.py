@@ -19,9 +19,9 @@ from vault.sessions.run import begin
 from vault.sessions.stated import find_effect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from vault.access.door import Grant
+    from vault.access.door import Authorise, Grant
     from vault.policy.drift import Choice, Drift, Policy
     from vault.policy.freshness import WorldGap
     from vault.policy.recovery import Reducer, Trigger
@@ -66,7 +66,7 @@ class Woken:
 
 def wake(
     log: Log,
-    authorise: Callable[[str], Grant],
+    authorise: Authorise,
     row: SessionRow,
     *,
     config: str | None,

@@ -46,6 +46,14 @@ class SqlReader:
         row = self._execute(STATEMENTS["session"], parameters).fetchone()
         return row and _sound(SessionRow._make(row))
 
+    def owner_of(self, session_id: bytes, tenant_id: bytes) -> bytes | None:
+        """The blind index of the owner of a tenant's session."""
+        place = {"session_id": session_id, "tenant_id": tenant_id}
+        row = self._execute(STATEMENTS["owner_of_session"], place).fetchone()
+        if row is not None and not isinstance(row[0], bytes):
+            raise Tampered("the database holds a value of the wrong kind")
+        return row[0] if row else None
+
     def session_by_external(self, external: bytes, tenant_id: bytes, owner: bytes) -> SessionRow | None:
         """The owner's session under an external id's blind index."""
         parameters = {"external": external, "tenant_id": tenant_id, "owner": owner}

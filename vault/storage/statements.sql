@@ -19,6 +19,10 @@ SELECT no, session_id, tenant_id, owner, external, state, version, epoch, head_s
 FROM sessions
 WHERE session_id = :session_id AND tenant_id = :tenant_id AND owner = :owner;
 
+-- name: owner_of_session
+-- Whose session it is, for the door to decide with; a row under it opens only with that owner's key.
+SELECT owner FROM sessions WHERE session_id = :session_id AND tenant_id = :tenant_id;
+
 -- name: session_by_external
 -- The owner's session under the blind index of an external id.
 SELECT no, session_id, tenant_id, owner, external, state, version, epoch, head_seq, head_chain, tails,

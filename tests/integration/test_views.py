@@ -1,0 +1,452 @@
+"""What others than the owner see of a session, through every reader: no planted value below the full view."""
+
+import base64
+import dataclasses
+import html
+import io
+import json
+import re
+import urllib.parse
+
+import pytest
+
+from vault import Principal, Vault
+from vault.adapters.session_jsonl import export_session
+from vault.model import LEVELS
+
+TOKEN = "sk-proj-Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4zAb7cDe0f"
+MAIL = "mei.quixley@posteo.example"
+CARD, CARD_2, CARD_19 = "4111111111111111", "2223003122003222", "6304000000000000000"
+IBAN = "DE89370400440532013000"
+PHONE = "+441174960382"
+STREET, ZIP, BORN = "77 Wolfgroven Quay", "QX7 4ZD", "1979-11-09"
+FIRST, LAST, COUSIN = "Xiomara", "Quixley", "Thaddeus"
+PASSWORD = "Wq8-dromedary-Kp4"
+LATER = "Zebulon"
+EPOCH_MS = 1_764_484_800_123
+#: Free text by itself, of which L0 and L1 show nothing where no rule names the place.
+OPAQUE = "tangerine-velvet-obelisk"
+
+PERSONAL = (MAIL, CARD, CARD_2, CARD_19, IBAN, PHONE, STREET, ZIP, BORN, FIRST, LAST, COUSIN, LATER)
+SECRETS = (TOKEN, PASSWORD)
+
+SUPPORT = Principal(tenant="acme", subject="sue", roles=frozenset({"support"}))
+AUDITOR = Principal(tenant="acme", subject="aud", roles=frozenset({"auditor"}))
+OFFICER = Principal(tenant="acme", subject="olga", roles=frozenset({"privacy_officer"}))
+OWNER = Principal(tenant="acme", subject="alice", roles=frozenset({"owner", "agent"}))
+GRANTEES = {
+    level: Principal(tenant="acme", subject=f"grantee-{level}", roles=frozenset({"agent"}))
+    for level in LEVELS
+}
+READERS = {
+    "auditor": (AUDITOR, "L0"),
+    "support": (SUPPORT, "L1"),
+    "officer": (OFFICER, "L2"),
+    **{f"grantee-{level}": (GRANTEES[level], level) for level in LEVELS[:3]},
+}
+BELOW = [pytest.param(name, id=name) for name in READERS]
+
+
+def spaced(digits):
+    return " ".join(digits[at : at + 4] for at in range(0, len(digits), 4))
+
+
+def wide(text):
+    """In full-width forms."""
+    return "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in text)
+
+
+def thin(text):
+    """With signs of no width between all characters."""
+    return "\u200b".join(text)
+
+
+def nested(value, times):
+    """JSON in a string, so many deep."""
+    for _ in range(times):
+        value = json.dumps({"inner": value})
+    return value
+
+
+def escaped(text):
+    return "".join(f"%{byte:02X}" for byte in text.encode())
+
+
+def entities(text):
+    return "".join(f"&#{ord(c)};" for c in text)
+
+
+def coded(text):
+    return base64.b64encode(f"the value is {text} and no other".encode()).decode()
+
+
+RECORD = {
+    "customer": {
+        "first_name": FIRST,
+        "last_name": LAST,
+        "email": MAIL,
+        "phone": PHONE,
+        "date_of_birth": BORN,
+        "address": {"street": STREET, "zip": ZIP},
+        "cousin": {"first_name": COUSIN},
+        "iban": IBAN,
+        "card_number": CARD_2,
+    },
+    "api_key": TOKEN,
+    "password": PASSWORD,
+    "note": OPAQUE,
+}
+TEXTS = {
+    "plain": f"{FIRST} {LAST} of {STREET}, {ZIP}, born {BORN}: {MAIL}, {PHONE}, IBAN {IBAN}, key {TOKEN}",
+    "cards": f"{spaced(CARD)}; {CARD_2}; 2026 {spaced(CARD)}; card number {CARD_19}",
+    "cousin": f"He said: ask {COUSIN.upper()}, not {FIRST.lower()}.",
+    "no-width": f"{thin(MAIL)} and {thin(CARD)} and {thin(FIRST)} and {thin(TOKEN)}",
+    "full-width": f"{wide(MAIL)} and {wide(CARD)} and {wide(LAST)}",
+    "percent": f"x={escaped(MAIL)}&y={escaped(CARD)}&z={urllib.parse.quote(PHONE)}",
+    "entities": f"{entities(MAIL)} {html.escape(MAIL)} {entities(CARD)}",
+    "base64": f"{coded(MAIL)} {coded(CARD)} {coded(TOKEN)} {coded(FIRST)}",
+    "json": nested({"mail": f"to {MAIL}", FIRST: CARD, "said": f"{LAST} has {TOKEN}"}, 4),
+    "later": f"Please call {LATER} tomorrow.",
+}
+
+
+def plant(session):
+    """Fill a session with planted values, in every kind of event that a reader meets."""
+    session.append("message.system", {"content": f"You help {FIRST}. Password: {PASSWORD}"})
+    with session.run(lease_seconds=300) as run:
+        run.append("tool.requested", {"arguments": {"email": MAIL, "q": OPAQUE}}, tool="crm.lookup")
+        run.append("tool.returned", RECORD, tool="crm.lookup", resource=f"crm/{MAIL}")
+        run.append("tool.returned", {"text": json.dumps(RECORD), "rows": [[FIRST, CARD], [int(CARD), MAIL]]})
+        run.append("tool.returned", {MAIL: 1, FIRST: {CARD: 2}, TOKEN: [int(CARD), float(CARD_2)]})
+        for text in TEXTS.values():
+            run.append("message.assistant", {"content": text})
+            run.append("message.assistant", {"content": [{"type": "text", "text": text}]})
+        run.append("message.assistant", text_of_its_own())
+        run.append("tool.failed", {"error": f"no {FIRST} {LAST} at {STREET}", "kind": "lookup"})
+        run.append("observation.recorded", {"seen": EPOCH_MS, "who": MAIL, "n": int(CARD)}, resource=MAIL)
+        run.append("decision.made", {"decision": f"write to {MAIL}", "why": f"{FIRST} asked", "by": FIRST})
+        run.append("approval.requested", {"what": f"mail {MAIL}", "by": COUSIN})
+        run.append("product.own", {"anything": [MAIL, FIRST, {"note": TEXTS["plain"]}], "n": int(CARD)})
+        run.append("message.user", raw=json.dumps({"content": TEXTS["plain"], "token": TOKEN}).encode())
+        run.append("message.user", raw=b"\xff\xfe" + MAIL.encode() + b"\x80" + TOKEN.encode())
+        run.append("message.user", raw=TEXTS["plain"].encode())
+        run.append("message.user", {"content": (MAIL + " " + "x" * 1000) * 5000})
+        run.append("message.user", raw=io.BytesIO(TEXTS["plain"].encode() * 8000))
+        run.append("message.assistant", {"content": "ok"}, tool=f"mail {MAIL}", usage={"model": MAIL, "n": 3})
+        effect = run.effect("email.send", f"mail-{MAIL}", {"to": MAIL, "body": FIRST}, subject=FIRST)
+        effect.once(lambda _: {"id": MAIL, "password": PASSWORD})
+        run.effect("pay", CARD, {"iban": IBAN, "to": LAST}).intend()
+        run.append("context.summarized", {"summary": f"{FIRST} pays with {CARD}", "through": 3})
+        run.append("state.changed", {"from": "new", "to": "waiting"})
+        run.checkpoint()
+        run.append("tool.requested", {"arguments": json.dumps({"to": MAIL})}, tool=f"ask {FIRST}")
+    session.append("message.user", {"content": f"{FIRST}: is {MAIL} right? {TOKEN}"})
+    session.append("tool.returned", {"user": {"first_name": LATER, "email": "z@posteo.example"}})
+
+
+def text_of_its_own():
+    return f"{MAIL} {CARD}"
+
+
+def about(owner):
+    return owner.sessions.create(
+        title=f"{FIRST} {LAST}, card {CARD}",
+        labels={"customer": MAIL, FIRST: TOKEN, "stage": "open"},
+        config=f"analyst@{MAIL}",
+        external_id=f"case-{MAIL}",
+        config_document={"instructions": f"serve {FIRST}", "tools": []},
+    )
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """One session for all that only read."""
+    place = tmp_path_factory.mktemp("views")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(place / "state"))
+        with Vault.create(place / "vault", settings={"synchronous": "NORMAL"}) as vault:
+            owner = vault.access(OWNER)
+            session = about(owner)
+            plant(session)
+            for level, grantee in GRANTEES.items():
+                owner.grants.give(session.id, to=grantee.subject, level=level, may=["append"])
+            yield vault, session
+
+
+# ---------------------------------------------------------------------------------------- every reader
+
+
+def plain(value):
+    """Everything that an answer holds, as JSON: fields of objects too, and bytes as text."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = dataclasses.fields(value)
+        return {field.name: plain(getattr(value, field.name)) for field in fields if field.name != "run"}
+    if hasattr(value, "_asdict"):
+        return plain(value._asdict())
+    if isinstance(value, dict):
+        return [[plain(key), plain(item)] for key, item in value.items()]
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def everything(value):
+    return json.dumps(plain(value), ensure_ascii=False)
+
+
+def exported(session):
+    out = io.BytesIO()
+    export_session(session, out)
+    return out.getvalue()
+
+
+def filtered(session):
+    events = list(session.events())
+    run = next(event.run for event in events if event.run)
+    first, last = events[2], events[-2]
+    return [
+        list(session.events(types=["message.user", "tool.returned"])),
+        list(session.events(run=run)),
+        list(session.events(run=run, types=["message.assistant"])),
+        list(session.events(after=first.id, before=last.id)),
+        list(session.events(since=first.recorded_at, until=last.recorded_at)),
+        list(session.events(limit=40, newest_first=True)),
+    ]
+
+
+def sliced(session):
+    events = list(session.events())
+    return list(session.slice(events[1].id, events[-1].id))
+
+
+def found_effects(session):
+    run = next(event.run for event in session.events() if event.run)
+    return [
+        session.effects(),
+        session.effects(kind="email.send"),
+        session.effects(kind="email.send", key=f"mail-{MAIL}"),
+        session.last_committed_effect(run, "email.send"),
+    ]
+
+
+WAYS = {
+    "events": lambda session: list(session.events()),
+    "filters": filtered,
+    "slice": sliced,
+    "follow": lambda session: list(session.follow(idle_seconds=0.01)),
+    "info": lambda session: session.info(),
+    "checkpoint": lambda session: session.last_checkpoint(),
+    "effects": found_effects,
+    "replay": lambda session: list(session.replay()),
+    "recover": lambda session: session.recover(),
+    "context": lambda session: session.context(),
+    "export": exported,
+}
+
+
+def shreds(canaries):
+    """Every part of a planted value that has four characters or more: all of those with four."""
+    parts = set()
+    for canary in canaries:
+        word = canary.casefold()
+        parts |= {word[at : at + 4] for at in range(len(word) - 3)}
+    # Words of the vault's own, of the planted structure, or of an ordinary date, are no sign of a leak.
+    return {
+        part for part in parts if not re.fullmatch(r"0{4}|example|.*xamp.*|ampl|mple|19.*|.*11-0.*", part)
+    }
+
+
+#: A value's own parts only: "posteo.example" is in no other text.
+PARTS = shreds(PERSONAL + SECRETS) - {"1111"} | {"1111"}
+
+
+def leaks(answer, parts=PARTS):
+    text = everything(answer)
+    # Ids and times of the vault are hexadecimal and digits at random: four of them say nothing.
+    for made in (
+        r"(?:evt|ses|run)_[0-9a-f-]{36}",
+        r"sha256/[0-9a-f]{64}",
+        r"\b[0-9a-f]{64}\b",
+        r"20[0-9]{2}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+(?:\+00:00|Z)?",
+        r"\b1[0-9]{15}\b",
+        r"[A-Z_]+_[A-Z2-7]{16}",
+    ):
+        text = re.sub(made, "~", text)
+    text = text.casefold()
+    return sorted(part for part in parts if part in text)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("reader", BELOW)
+def test_no_part_of_a_planted_value_is_in_what_a_view_answers(planted, reader, way):
+    """R1, R2, R4, O1, L4"""
+    vault, session = planted
+    principal, level = READERS[reader]
+    answer = WAYS[way](vault.access(principal).sessions.resume(session.id))
+    assert leaks(answer) == []
+    if level < "L2":
+        assert OPAQUE not in everything(answer)
+
+
+def test_the_search_for_leaks_finds_what_is_planted(planted):
+    """R2: in the owner's own answers every value stands somewhere"""
+    _, session = planted
+    assert leaks(WAYS["events"](session)) == sorted(PARTS)
+    for way in set(WAYS) - {"effects", "checkpoint", "recover", "info"}:
+        assert len(leaks(WAYS[way](session))) > len(PARTS) / 2, way
+    for way in ("effects", "recover", "info"):
+        assert leaks(WAYS[way](session)), way
+
+
+@pytest.mark.parametrize("level", LEVELS[:3])
+def test_a_list_of_shared_sessions_shows_nothing_planted(planted, level):
+    """R1, S2, O2"""
+    vault, session = planted
+    (item,) = vault.access(GRANTEES[level]).grants.to_me()
+    assert item.id == session.id
+    assert item.event_count == session.info().event_count
+    assert leaks(item) == []
+
+
+@pytest.mark.parametrize("reader", BELOW)
+def test_a_list_of_sessions_is_of_ones_own(planted, reader):
+    """O1, S2"""
+    vault, _ = planted
+    assert vault.access(READERS[reader][0]).sessions.find().items == ()
+
+
+def test_the_owner_sees_everything_as_it_was_written(planted):
+    """R1, L1"""
+    vault, session = planted
+    events = list(vault.access(OWNER).sessions.resume(session.id).events())
+    payloads = [event.payload for event in events]
+    assert RECORD in payloads
+    for text in TEXTS.values():
+        assert {"content": text} in payloads
+        assert {"content": [{"type": "text", "text": text}]} in payloads
+    assert b"\xff\xfe" + MAIL.encode() + b"\x80" + TOKEN.encode() in [event.raw for event in events]
+    assert session.info().title == f"{FIRST} {LAST}, card {CARD}"
+    assert session.info().labels["customer"] == MAIL
+    (streamed,) = (event for event in events if event.streamed)
+    with session.open(streamed) as stream:
+        assert stream.read() == TEXTS["plain"].encode() * 8000
+
+
+# ------------------------------------------------------------------------------- what a level promises
+
+
+def view_of(vault, principal, session):
+    return list(vault.access(principal).sessions.resume(session.id).events())
+
+
+@pytest.mark.parametrize("reader", BELOW)
+def test_what_the_vault_knows_of_an_event_is_in_every_view(planted, reader):
+    """R1, L6"""
+    vault, session = planted
+    for full, shown in zip(session.events(), view_of(vault, READERS[reader][0], session), strict=True):
+        for name in ("id", "seq", "type", "recorded_us", "run", "caused_by", "level", "payload_ref", "size"):
+            assert getattr(full, name) == getattr(shown, name)
+
+
+def alike(full, shown):
+    if isinstance(full, dict) and isinstance(shown, dict):
+        return len(full) == len(shown) and all(map(alike, full.values(), shown.values()))
+    if isinstance(full, list) and isinstance(shown, list):
+        return len(full) == len(shown) and all(map(alike, full, shown))
+    return isinstance(shown, str) or (not isinstance(full, str | dict | list) and not isinstance(shown, dict))
+
+
+@pytest.mark.parametrize("reader", BELOW)
+def test_a_view_has_the_structure_of_what_was_written(planted, reader):
+    """R2"""
+    vault, session = planted
+    for full, shown in zip(session.events(), view_of(vault, READERS[reader][0], session), strict=True):
+        if full.raw is None and not full.streamed:
+            assert alike(full.payload, shown.payload), full.type
+
+
+def record_of(events):
+    return next(event.payload for event in events if event.type == "tool.returned")
+
+
+def test_the_structure_view_shows_fields_and_no_values(planted):
+    """R1, R4"""
+    vault, session = planted
+    events = view_of(vault, AUDITOR, session)
+    assert record_of(events)["customer"]["address"] == {"street": "<string>", "zip": "<string>"}
+    assert record_of(events)["password"] == "<secret>"
+    assert {event.tool for event in events} == {None}
+
+
+def test_the_masked_view_shows_what_was_hidden_by_its_kind(planted):
+    """R1, R2"""
+    vault, session = planted
+    events = view_of(vault, SUPPORT, session)
+    first = next(event.payload["content"] for event in events if event.type == "message.assistant")
+    assert first.startswith("[NAME] of [STREET], [ZIP], born [BIRTH_DATE]: [EMAIL], [PHONE], IBAN [IBAN]")
+    assert record_of(events)["customer"]["email"] == "[EMAIL]"
+    assert "crm.lookup" in {event.tool for event in events}
+
+
+def test_the_pseudonymised_view_joins_a_field_and_a_sentence(planted):
+    """R1, R3"""
+    vault, session = planted
+    events = view_of(vault, OFFICER, session)
+    customer = record_of(events)["customer"]
+    first = next(event.payload["content"] for event in events if event.type == "message.assistant")
+    for name, kind in (("email", "EMAIL"), ("phone", "PHONE"), ("iban", "IBAN")):
+        assert re.fullmatch(f"{kind}_[A-Z2-7]{{16}}", customer[name])
+        assert customer[name] in first
+    assert "[SECRET]" in first
+    assert record_of(events)["note"] == OPAQUE
+
+
+def test_a_time_in_milliseconds_is_shown_where_numbers_are_and_a_card_is_not(planted):
+    """R2"""
+    vault, session = planted
+    for principal, seen in ((AUDITOR, "<number>"), (SUPPORT, "<number>"), (OFFICER, EPOCH_MS)):
+        events = view_of(vault, principal, session)
+        payload = next(event.payload for event in events if event.type == "observation.recorded")
+        assert (payload["seen"], payload["n"]) == (seen, "<number>")
+
+
+def test_what_has_no_text_is_its_rounded_size(planted):
+    """R4"""
+    vault, session = planted
+    for principal in (AUDITOR, SUPPORT, OFFICER):
+        sizes = [event.payload for event in view_of(vault, principal, session)]
+        assert sum(isinstance(size, dict) and set(size) == {"bytes"} for size in sizes) == 3
+        assert not any(event.streamed for event in view_of(vault, principal, session))
+
+
+def test_broken_glass_shows_everything_but_the_secrets(planted):
+    """R5"""
+    vault, session = planted
+    access = vault.access(Principal(tenant="acme", subject="sam", roles=frozenset({"support"})))
+    access.break_glass.request(session.id, "a fraud report", minutes=5)
+    for way, answer in WAYS.items():
+        shown = answer(access.sessions.resume(session.id))
+        assert leaks(shown, shreds(SECRETS)) == [], way
+    events = list(access.sessions.resume(session.id).events())
+    assert record_of(events)["customer"] == RECORD["customer"]
+    assert record_of(events)["password"] == "<secret>"
+    access.break_glass.end(session.id)
+    assert leaks(view_of(vault, access_of("sam"), session)) == []
+
+
+def access_of(subject):
+    return Principal(tenant="acme", subject=subject, roles=frozenset({"support"}))
+
+
+@pytest.mark.parametrize("level", LEVELS[:3])
+def test_an_event_of_a_lower_level_is_not_shown_above_it(vault, level):
+    """R1, L6"""
+    owner = vault.access(OWNER)
+    session = owner.sessions.create()
+    session.append("message.user", {"content": f"{OPAQUE} to {MAIL}"}, level=level)
+    owner.grants.give(session.id, to="grantee-L3", level="L3")
+    (event,) = view_of(vault, GRANTEES["L3"], session)
+    assert leaks(event) == []
+    assert (OPAQUE in everything(event)) == (level != "L0")

@@ -1,0 +1,98 @@
+"""Entries of the audit trail, as text for people and as JSON."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.text import Text
+
+from vault.audit.oversight import ends_at
+from vault.audit.trail import ASKED, BROKEN, GIVEN, MENDED, REVEALED, REVOKED, USED
+from vault.cli.printable import iso, local, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vault.audit.trail import Entry
+
+_TYPE_CELLS: Final = 18
+_INDENT: Final = " " * 7
+_REASON_MAX: Final = 1_000
+_ALARMING: Final = frozenset({ASKED, BROKEN, REVEALED})
+
+
+def entry_document(entry: Entry) -> dict[str, Any]:
+    """An entry as a JSON object; ``until`` when what it allows ends by itself."""
+    return {
+        "seq": entry.seq,
+        "at": iso(entry.at),
+        "what": entry.what,
+        "who": entry.who,
+        "session": entry.session_id,
+        "until": iso(ends_at(entry)),
+        "said": entry.said,
+    }
+
+
+def entry_text(entry: Entry, width: int) -> Text:
+    """An entry on a few lines: place, time, type and who; what it says; the session."""
+    style = "bold yellow" if entry.what in _ALARMING else "cyan" if entry.what != USED else ""
+    head = f"{entry.seq:>5}  {local(entry.at)}  "
+    lines = [Text.assemble((head, "dim"), (entry.what.ljust(_TYPE_CELLS), style), "  ", (entry.who, "dim"))]
+    if entry.what in _SAID:
+        said = _SAID[entry.what](entry)
+        lines.append(Text(textwrap.fill(said, width, initial_indent=_INDENT, subsequent_indent=_INDENT)))
+    if entry.session_id is not None:
+        lines.append(Text(f"{_INDENT}{entry.session_id}", style="dim"))
+    return Text("\n").join(lines)
+
+
+def until_text(entry: Entry) -> str:
+    """When what an entry allows ends by itself, for people."""
+    moment = ends_at(entry)
+    return "it is revoked" if moment is None else local(moment)
+
+
+def _used(entry: Entry) -> str:
+    said = entry.said
+    # The action and the level came from the table; the reason names roles and actions only.
+    return f"{said['action']} at {said['level']}: {said['why']}"
+
+
+def _given(entry: Entry) -> str:
+    may = "".join(f", may {action}" for action in entry.said["may"])
+    until = f", until {until_text(entry)}"
+    return f"to {entry.said['to']} at {entry.said['level']}{may}{until}"
+
+
+def _revoked(entry: Entry) -> str:
+    return f"from {entry.said['to']}"
+
+
+def _asked(entry: Entry) -> str:
+    return f"for {entry.said['minutes']} min: {one_line(entry.said['reason'], _REASON_MAX)}"
+
+
+def _broken(entry: Entry) -> str:
+    reason = one_line(entry.said["reason"], _REASON_MAX)
+    return f"for {entry.said['for']} until {until_text(entry)}: {reason}"
+
+
+def _mended(entry: Entry) -> str:
+    return f"for {entry.said['for']}"
+
+
+def _revealed(entry: Entry) -> str:
+    return f"{one_line(entry.said['pseudonym'], 120)}: {one_line(entry.said['reason'], _REASON_MAX)}"
+
+
+_SAID: Final[dict[str, Callable[[Entry], str]]] = {
+    USED: _used,
+    GIVEN: _given,
+    REVOKED: _revoked,
+    ASKED: _asked,
+    BROKEN: _broken,
+    MENDED: _mended,
+    REVEALED: _revealed,
+}
