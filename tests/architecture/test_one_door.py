@@ -71,20 +71,44 @@ def test_grants_are_made_at_the_door_only():
     assert makers == {"vault/access/door.py"}
 
 
+def refuses(node):
+    """Whether a statement ends the function for what is not allowed."""
+    ends = isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise | ast.Return)
+    return ends and any(getattr(part, "attr", "") == "allowed" for part in ast.walk(node.test))
+
+
 def test_a_grant_is_made_only_after_the_decision_allowed_it():
-    """O1, invariant 8"""
-    makers = {}
-    for door in methods(parsed(ROOT / "vault" / "access" / "door.py"), "Door"):
-        for made in calls(door, "Grant"):
-            decided = [call.lineno for name in ("decide", "_of_another") for call in calls(door, name)]
-            left = [node.lineno for node in ast.walk(door) if isinstance(node, ast.Raise)]
-            makers[door.name] = bool(decided and left) and min(decided) < min(left) < made.lineno
-    # The vault itself keeps the trail: nobody asks for that.
-    assert makers == {
-        "authorise": True,
-        "authorise_session": True,
-        "authorise_tenant": True,
-        "for_trail": False,
+    """O1, invariant 8: each Grant has a decision of its own before it, and what ends the call without"""
+    makers = set()
+    for method in methods(parsed(ROOT / "vault" / "access" / "door.py"), "Door"):
+        made = sorted(call.lineno for call in calls(method, "Grant"))
+        if not made:
+            continue
+        makers.add(method.name)
+        if method.name == "for_trail":
+            continue
+        decided = [call.lineno for name in ("decide", "_of_another") for call in calls(method, name)]
+        refused = [node.lineno for node in ast.walk(method) if refuses(node)]
+        after = 0
+        for line in made:
+            assert any(after < at < line for at in decided), method.name
+            assert any(after < at < line for at in refused), method.name
+            after = line
+    assert makers == {"authorise", "authorise_session", "authorise_tenant", "for_trail"}
+
+
+def test_the_leave_of_the_trail_is_used_by_the_trail_only():
+    """O1, K4: it is the one that nothing decides about"""
+    users = {
+        (str(path.relative_to(ROOT)), name)
+        for path in (ROOT / "vault").rglob("*.py")
+        for name in ("for_trail", "TrailLeave")
+        if any(calls(parsed(path), name))
+    }
+    assert users == {
+        ("vault/access/door.py", "for_trail"),  # what it is made for, and to keep everybody else out
+        ("vault/audit/trail.py", "for_trail"),
+        ("vault/audit/trail.py", "TrailLeave"),
     }
 
 

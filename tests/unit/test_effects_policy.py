@@ -95,17 +95,18 @@ def test_what_was_decided_about_one_intention_ends_no_other(case, kind):
     assert is_one_sentence(str(refusal.value))
 
 
-def test_an_intention_of_a_branch_in_doubt_is_taken_over_by_its_name_alone():
-    """S4"""
-    check_next(Counted(INTENDED, FIRST, own=False), INTENDED, FIRST)
-    for before, cause in [
-        (Counted(INTENDED, FIRST, own=True), FIRST),
-        (Counted(INTENDED, FIRST, own=False), SECOND),
-        (Counted(INTENDED, FIRST, own=False), None),
-        (Counted(COMMITTED, FIRST, own=False), FIRST),
-    ]:
-        with pytest.raises(Conflict):
-            check_next(before, INTENDED, cause)
+def test_an_intention_in_doubt_is_taken_over_by_its_name_alone():
+    """S4: also in one log, where both stand once a fork was exported"""
+    for own in (True, False):
+        check_next(Counted(INTENDED, FIRST, own=own), INTENDED, FIRST)
+        for before, cause in [
+            (Counted(INTENDED, FIRST, own=own), SECOND),
+            (Counted(INTENDED, FIRST, own=own), None),
+            (Counted(INTENDED, None, own=own), None),
+            (Counted(COMMITTED, FIRST, own=own), FIRST),
+        ]:
+            with pytest.raises(Conflict):
+                check_next(before, INTENDED, cause)
 
 
 @pytest.mark.parametrize("kind", [INTENDED, FAILED, RESOLVED])

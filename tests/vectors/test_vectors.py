@@ -423,8 +423,8 @@ def test_runs_effects_and_forks_are_read_from_the_files_with_nothing_but_the_doc
     check_ledger(reader, row)
     row, about, events = reader.session("acme", "alice", "order 67")
     assert (row["base_seq"], about["fork"]["at"]) == (at.seq, at.id)
-    assert [event["seq"] for event, _, _ in events] == list(range(at.seq + 1, at.seq + 6))
-    assert [event["type_nth"] for event, _, _ in events] == [1] * 5
+    assert [event["seq"] for event, _, _ in events] == list(range(at.seq + 1, at.seq + 7))
+    assert [event["type_nth"] for event, _, _ in events] == [1] * 6
     token, holder, since_us, until_us, waiting = json.loads(stored[1]["lease"])
     assert (token, f"run_{UUID(holder)}", waiting) == (1, held, [])
     assert until_us - since_us >= 30_000_000

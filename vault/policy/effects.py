@@ -84,7 +84,7 @@ def check_next(before: Counted, event_type: str, cause: str | None = None) -> No
         Conflict: it may not; the sentence says why.
         Busy: it would end what another run is carrying out now.
     """
-    taken_over = event_type == before.type == INTENDED and not before.own and cause == before.event_id
+    taken_over = event_type == before.type == INTENDED and cause is not None and cause == before.event_id
     if before.type not in _AFTER[event_type] and not taken_over:
         raise Conflict(_REFUSED[event_type, before.type])
     if event_type not in _ENDING and not taken_over:
