@@ -376,3 +376,25 @@ with Vault.open(place) as vault:
     vault.close()
     with Vault.open(place) as again:
         assert seen(again, BOB, session) is not None
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "L2", "L3"])
+def test_a_run_of_somebody_else_leaves_no_state_of_its_view_in_the_log(vault, level):
+    """O2, C2: the owner would recover what the other may see"""
+    alice = vault.access(Principal(tenant="acme", subject="alice", roles=frozenset({"owner"})))
+    session = alice.sessions.create()
+    with session.run(checkpoints=BY_HAND) as run:
+        run.effect("pay", "order 7").intend()
+    alice.grants.give(session.id, "zoe", level=level, may=["append"])
+    zoe = vault.access(Principal(tenant="acme", subject="zoe"))
+    with zoe.sessions.resume(session.id).run() as theirs:  # by the usual trigger
+        call = theirs.append("tool.requested", {}, tool="bank")
+        theirs.append("tool.returned", {}, tool="bank", caused_by=call.id)
+        before = session.info().event_count
+        for state in (None, {"a": 1}):
+            with pytest.raises(InvalidInput):
+                theirs.checkpoint(state)
+        assert session.info().event_count == before
+    assert session.last_checkpoint() is None
+    (effect,) = alice.sessions.wake(session.id).in_doubt
+    assert effect.key == "order 7"

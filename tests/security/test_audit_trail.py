@@ -38,7 +38,7 @@ READS = dict.fromkeys(
     ),
     1,
 )
-READS["replay"] = 2  # where it begins, then the events
+READS["replay"] = 1
 
 
 def filled(vault):

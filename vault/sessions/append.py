@@ -40,7 +40,7 @@ from vault.sessions.log import (
     sealed_body,
     verified_session,
 )
-from vault.sessions.prepare import prepare, repeat_of
+from vault.sessions.prepare import CHECKPOINT, prepare, repeat_of
 from vault.sessions.refs import bucket_of
 from vault.sessions.runs import kept_count
 from vault.sessions.witness import head_of
@@ -101,6 +101,8 @@ def append(
         Fenced: the writer's run lost its lease.
         Busy: the writer has no run, and one is active.
     """
+    if not grant.own and any(new.type == CHECKPOINT for new in events):
+        raise InvalidInput("a view's state is no checkpoint of the session; let a run of its owner write it")
     expect_head = terms.expect_head
     if len(events) > BATCH_MAX:
         raise LimitExceeded(f"a batch holds at most {BATCH_MAX} events; split it")

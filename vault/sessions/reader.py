@@ -256,7 +256,7 @@ class SessionReader:
         return verified_view(self._log, grant, self._id)
 
     def _after(self, last: int) -> Iterator[Event]:
-        grant = self._authorise("read")
+        grant = self._authorise("read", recorded=False)  # where the replay begins was read a moment ago
         with self._view(grant) as found:
             part = Part(low=last, high=found.row.head_seq + 1, shared=shared_of(found))
         return read(self._log, grant, self._id, part)

@@ -273,6 +273,8 @@ class Run:
         append(self._log, grant, self._row, [event], Terms(holder=self._holder))
 
     def _checkpoint_if_due(self, stored: Sequence[Event]) -> None:
+        if not self._authorise("append", recorded=False).own:
+            return  # what a view shows is no state of the session
         with self._guard:
             self._since += len(stored)
             seconds = monotonic_seconds() - self._noted

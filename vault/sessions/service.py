@@ -113,8 +113,9 @@ class Sessions:
             NotFound: there is no such session for this principal, or ``at`` is no event of it.
             InvalidInput: the session has no event yet.
         """
-        grant, reading = self._authorise("create"), self._authorise("read")
+        reading = self._authorise("read")
         base = base_of(self._log, reading, session_bytes(session_id), at)
+        grant = self._authorise("create")
         with verified_view(self._log, reading, session_bytes(session_id)) as found:
             original = open_about(found.keys, found.row)
         about: dict[str, Any] = {name: original[name] for name in _INHERITED if name in original}
