@@ -398,3 +398,29 @@ def test_a_run_of_somebody_else_leaves_no_state_of_its_view_in_the_log(vault, le
     assert session.last_checkpoint() is None
     (effect,) = alice.sessions.wake(session.id).in_doubt
     assert effect.key == "order 7"
+
+
+@pytest.mark.parametrize("level", ["L1", "L3"])
+def test_what_is_shared_tells_nothing_of_the_owners_other_sessions(vault, level):
+    """O2: neither a wake nor the list of effects names what was done elsewhere, in a branch or beside"""
+    alice = vault.access(Principal(tenant="acme", subject="alice", roles=frozenset({"owner"})))
+    session, beside = alice.sessions.create(), alice.sessions.create()
+    with session.run(checkpoints=BY_HAND) as run:
+        about = {"resource": "crm/42", "observed_at": from_us(vault._clock.now_us())}
+        run.append("observation.recorded", {"value": 1}, **about)
+        run.effect("note", "ours", resource="crm/42").once(lambda _: 1)
+    branch = alice.sessions.fork(session.id)
+    for other, key in ((beside, "zorblax"), (branch, "quuxberg")):
+        with other.run(checkpoints=BY_HAND) as run:
+            run.effect("deal", key, resource="crm/42").once(lambda _: 1)
+    alice.grants.give(session.id, "bob", level=level, may=["append"])
+    bob = vault.access(BOB).sessions
+    woken = bob.wake(session.id, checkpoints=BY_HAND)
+    woken.run.stop()
+    told = [woken.note, woken.gap.foreign, bob.resume(session.id).effects()]
+    told.append([(effect.kind, effect.key) for effect in bob.resume(session.id).effects()])
+    told.append([(effect.kind, effect.key) for effect in woken.gap.foreign])
+    assert not any(name in str(part) for part in told for name in ("zorblax", "quuxberg", "deal"))
+    mine = alice.sessions.wake(session.id, checkpoints=BY_HAND)
+    mine.run.stop()
+    assert {effect.key for effect in mine.gap.foreign} == {"zorblax", "quuxberg"}

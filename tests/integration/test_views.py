@@ -19,8 +19,8 @@ MAIL = "mei.quixley@posteo.example"
 CARD, CARD_2, CARD_19 = "4111111111111111", "2223003122003222", "6304000000000000000"
 IBAN = "DE89370400440532013000"
 PHONE = "+441174960382"
-STREET, ZIP, BORN = "77 Wolfgroven Quay", "QX7 4ZD", "1979-11-09"
-FIRST, LAST, COUSIN = "Xiomara", "Quixley", "Thaddeus"
+STREET, ZIP, BORN = "77 Wolfgrovex Quay", "QX7 4ZD", "1979-11-09"
+FIRST, LAST, COUSIN = "Xiomara", "Quixley", "Zdzislaw"
 PASSWORD = "Wq8-dromedary-Kp4"
 LATER = "Zebulon"
 EPOCH_MS = 1_764_484_800_123
@@ -176,20 +176,28 @@ def planted(tmp_path_factory):
 # ---------------------------------------------------------------------------------------- every reader
 
 
+#: Numbers of the vault's own: their digits are chance, and four of them can be those of any card.
+COUNTED = re.compile(r"\w*_us|size|seq|through|tokens|bytes")
+
+
 def plain(value):
     """Everything that an answer holds, as JSON: fields of objects too, and bytes as text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = dataclasses.fields(value)
-        return {field.name: plain(getattr(value, field.name)) for field in fields if field.name != "run"}
+        names = [field.name for field in dataclasses.fields(value)]
+        return plain({name: getattr(value, name) for name in names if name != "run"})
     if hasattr(value, "_asdict"):
         return plain(value._asdict())
     if isinstance(value, dict):
-        return [[plain(key), plain(item)] for key, item in value.items()]
+        return [[plain(key), plain(item)] for key, item in value.items() if not is_counted(key, item)]
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(item) for item in value]
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def is_counted(key, item):
+    return isinstance(item, int) and isinstance(key, str) and COUNTED.fullmatch(key) is not None
 
 
 def everything(value):
@@ -271,6 +279,7 @@ def leaks(answer, parts=PARTS):
         r"\b[0-9a-f]{64}\b",
         r"20[0-9]{2}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+(?:\+00:00|Z)?",
         r"\b1[0-9]{15}\b",
+        r'\\"(?:size|seq|through|bytes|[a-z]+_us)\\":[0-9]+',
         r"[A-Z_]+_[A-Z2-7]{16}",
     ):
         text = re.sub(made, "~", text)
@@ -433,11 +442,7 @@ def test_broken_glass_shows_everything_but_the_secrets(planted):
     assert record_of(events)["customer"] == RECORD["customer"]
     assert record_of(events)["password"] == "<secret>"
     access.break_glass.end(session.id)
-    assert leaks(view_of(vault, access_of("sam"), session)) == []
-
-
-def access_of(subject):
-    return Principal(tenant="acme", subject=subject, roles=frozenset({"support"}))
+    assert leaks(list(access.sessions.resume(session.id).events())) == []
 
 
 @pytest.mark.parametrize("level", LEVELS[:3])
@@ -450,3 +455,244 @@ def test_an_event_of_a_lower_level_is_not_shown_above_it(vault, level):
     (event,) = view_of(vault, GRANTEES["L3"], session)
     assert leaks(event) == []
     assert (OPAQUE in everything(event)) == (level != "L0")
+
+
+# ----------------------------------------------------------------------- runs of whom it is shared with
+
+
+@pytest.fixture
+def shared(vault):
+    """The planted session in a vault of its own, to write to."""
+    owner = vault.access(OWNER)
+    session = about(owner)
+    plant(session)
+    for level, grantee in GRANTEES.items():
+        owner.grants.give(session.id, to=grantee.subject, level=level, may=["append"])
+    return session
+
+
+@pytest.mark.parametrize("level", LEVELS[:3])
+def test_what_waking_tells_a_grantee_is_a_view(vault, shared, level):
+    """R1, C5, O2"""
+    woken = vault.access(GRANTEES[level]).sessions.wake(shared.id)
+    assert leaks(woken) == []
+    assert woken.pending_tools
+    woken.run.stop()
+    own = vault.access(OWNER).sessions.wake(shared.id)
+    assert leaks(own)
+    own.run.stop()
+
+
+@pytest.mark.parametrize("level", LEVELS[:3])
+def test_the_inbox_of_a_grantees_run_is_a_view(vault, shared, level):
+    """R1, O2"""
+    with vault.access(GRANTEES[level]).sessions.resume(shared.id).run() as run:
+        shared.post("message.user", {"content": TEXTS["plain"]})
+        (posted,) = run.inbox()
+    assert posted.type == "message.user"
+    assert leaks(posted) == []
+
+
+# ------------------------------------------------------------------------------------ names that come later
+
+
+def said(vault, principal, session):
+    """What a reader sees of the messages."""
+    events = vault.access(principal).sessions.resume(session.id).events(types=["message.user"])
+    return [event.payload["content"] for event in events]
+
+
+def test_a_name_that_a_record_tells_later_is_hidden_in_what_was_said_before(vault):
+    """R2: also for a reader who looked before anything named it"""
+    session = vault.access(OWNER).sessions.create()
+    session.append("message.user", {"content": f"Please call {LATER}."})
+    assert said(vault, SUPPORT, session) == [f"Please call {LATER}."]
+    session.append("tool.returned", {"user": {"first_name": LATER}})
+    assert said(vault, SUPPORT, session) == ["Please call [NAME]."]
+
+
+def test_a_name_in_a_record_that_was_stored_as_raw_json_is_known_too(vault):
+    """R2, A4"""
+    session = vault.access(OWNER).sessions.create()
+    session.append("message.user", {"content": f"Please call {LATER}."})
+    session.append("tool.returned", raw=json.dumps({"user": {"first_name": LATER}}).encode())
+    assert said(vault, SUPPORT, session) == ["Please call [NAME]."]
+
+
+_APPEND_A_RECORD = """
+import sys
+from vault import Principal, Vault
+with Vault.open(sys.argv[1]) as vault:
+    owner = vault.access(Principal(tenant="acme", subject="alice", roles=frozenset({"owner", "agent"})))
+    owner.sessions.resume(sys.argv[2]).append("tool.returned", {"user": {"first_name": sys.argv[3]}})
+"""
+
+
+def test_a_name_that_another_process_appended_is_hidden_at_the_next_look(vault, place, python):
+    """R2, L2"""
+    session = vault.access(OWNER).sessions.create()
+    session.append("message.user", {"content": f"Please call {LATER}."})
+    reader = vault.access(SUPPORT).sessions.resume(session.id)
+    assert LATER in everything(list(reader.events()))
+    program = python(_APPEND_A_RECORD, place, session.id, LATER)
+    _, errors = program.communicate(timeout=60)
+    assert program.returncode == 0, errors
+    assert LATER not in everything(list(reader.events()))
+
+
+@pytest.mark.parametrize("named_in", ["the original", "the fork"])
+def test_a_fork_and_its_original_know_each_others_names(vault, named_in):
+    """R2, S4: a reader of the fork reads both logs"""
+    sessions = vault.access(OWNER).sessions
+    original = sessions.create()
+    original.append("message.user", {"content": f"Please call {LATER}."})
+    if named_in == "the original":
+        original.append("tool.returned", {"user": {"first_name": LATER}})
+    fork = sessions.fork(original.id)
+    fork.append("message.user", {"content": f"And {LATER} again."})
+    if named_in == "the fork":
+        fork.append("tool.returned", {"user": {"first_name": LATER}})
+    assert said(vault, SUPPORT, fork) == ["Please call [NAME].", "And [NAME] again."]
+
+
+# ------------------------------------------------------------------------- what is split over two events
+
+SPLIT = [
+    pytest.param("my key is ", TOKEN, " keep it", id="token"),
+    pytest.param("write to ", MAIL, " soon", id="email"),
+    pytest.param("it is ", spaced(CARD), " until May", id="card"),
+    pytest.param("it is ", CARD, " until May", id="card-without-spaces"),
+    pytest.param("ask ", FIRST, " again", id="name"),
+]
+
+
+def written_in_parts(vault, parts, shape):
+    """A session that knows a name, whose run wrote a text in parts."""
+    session = vault.access(OWNER).sessions.create()
+    session.append("tool.returned", {"user": {"first_name": FIRST}})
+    with session.run(lease_seconds=300) as run:
+        for part in parts:
+            run.append("message.assistant", shape(part))
+    return session
+
+
+SHAPES = {
+    "content": lambda part: {"content": part},
+    "parts": lambda part: {"content": [{"type": "text", "text": part}]},
+}
+
+
+def texts_of(session):
+    payloads = [event.payload["content"] for event in session.events(types=["message.assistant"])]
+    return [content if isinstance(content, str) else content[0]["text"] for content in payloads]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("reader", ["support", "officer"])
+@pytest.mark.parametrize(("before", "value", "after"), SPLIT)
+def test_a_value_that_is_split_over_two_events_is_hidden_in_both(vault, before, value, after, reader, shape):
+    """R2, L4: wherever the seam is"""
+    principal, _ = READERS[reader]
+    for cut in range(1, len(value), 3):
+        parts = [before + value[:cut], value[cut:] + after]
+        session = written_in_parts(vault, parts, SHAPES[shape])
+        first, second = texts_of(vault.access(principal).sessions.resume(session.id))
+        assert re.fullmatch(re.escape(before) + r"\[[A-Z_]+\] ?", first), (cut, first)
+        assert re.fullmatch(r" ?\[[A-Z_]+\]" + re.escape(after), second), (cut, second)
+
+
+@pytest.mark.parametrize("reader", ["support", "officer"])
+@pytest.mark.parametrize("length", [1, 4, 9])
+def test_a_value_that_is_split_over_many_events_is_hidden_in_all(vault, reader, length):
+    """R2, L4: as models stream their words"""
+    text = f"the key is {TOKEN} and the mail is {MAIL} now"
+    parts = [text[at : at + length] for at in range(0, len(text), length)]
+    session = written_in_parts(vault, parts, SHAPES["content"])
+    principal, _ = READERS[reader]
+    shown = texts_of(vault.access(principal).sessions.resume(session.id))
+    assert leaks("".join(shown), shreds([TOKEN, MAIL])) == []
+    assert shown[0] == parts[0]
+    assert texts_of(session) == parts
+
+
+def test_events_between_the_parts_do_not_hide_the_seam(vault):
+    """R2, L4: of another type, and of the same type outside of the run"""
+    session = vault.access(OWNER).sessions.create()
+    with session.run(lease_seconds=300) as run:
+        run.append("message.assistant", {"content": f"it is {TOKEN[:20]}"})
+        run.append("tool.requested", {"arguments": {}}, tool="clock")
+        session.post("message.assistant", {"content": "wait"})
+        run.append("message.assistant", {"content": f"{TOKEN[20:]} there"})
+    shown = texts_of(vault.access(SUPPORT).sessions.resume(session.id))
+    assert shown == ["it is [SECRET]", "wait", "[SECRET] there"]
+
+
+def test_a_seam_at_a_forks_point_is_hidden_in_the_fork(vault):
+    """R2, S4"""
+    sessions = vault.access(OWNER).sessions
+    original = sessions.create()
+    original.append("message.assistant", {"content": f"it is {TOKEN[:20]}"})
+    fork = sessions.fork(original.id)
+    fork.append("message.assistant", {"content": f"{TOKEN[20:]} there"})
+    assert texts_of(vault.access(SUPPORT).sessions.resume(fork.id))[1] == "[SECRET] there"
+
+
+AWS_KEY = "AKIAIOSFODNN7EXAMPLE"
+NOISE = [
+    pytest.param(["it is", CARD[:8], CARD[8:], "2233"], id="digits-behind-a-card"),
+    pytest.param(["77", CARD[:8], CARD[8:], "now"], id="digits-before-a-card"),
+    pytest.param(["77", CARD[:8], CARD[8:], "2233"], id="digits-on-both-sides-of-a-card"),
+    pytest.param(["it is ", IBAN[:12], IBAN[12:], "Thanks"], id="a-word-behind-a-bank-account"),
+    pytest.param(["it is ", PHONE[:8], PHONE[8:], "12345"], id="digits-behind-a-phone-number"),
+    pytest.param(["it is ", AWS_KEY[:12], AWS_KEY[12:], "Thanks"], id="a-word-behind-a-key"),
+]
+
+
+@pytest.mark.parametrize("parts", NOISE)
+@pytest.mark.parametrize("reader", ["support", "officer"])
+def test_what_stands_beside_the_parts_of_a_value_does_not_show_them(vault, parts, reader):
+    """R2, L4: joined with all that is near, the parts would be no value"""
+    session = written_in_parts(vault, parts, SHAPES["content"])
+    principal, _ = READERS[reader]
+    shown = texts_of(vault.access(principal).sessions.resume(session.id))
+    assert not leaks(shown, shreds(parts[1:3]) | set(parts[1:3]))
+
+
+@pytest.mark.parametrize("level", LEVELS[:3])
+def test_a_seam_is_hidden_by_the_level_that_an_event_was_stored_at(vault, level):
+    """R1, R2, L6"""
+    owner = vault.access(OWNER)
+    session = owner.sessions.create()
+    for part in (f"it is {CARD[:8]}", f"{CARD[8:]} there"):
+        session.append("message.assistant", {"content": part}, level=level)
+    owner.grants.give(session.id, to="grantee-L3", level="L3")
+    assert leaks(view_of(vault, GRANTEES["L3"], session), shreds([CARD])) == []
+
+
+def test_broken_glass_hides_a_split_secret_and_shows_a_split_address(vault):
+    """R2, R5"""
+    session = vault.access(OWNER).sessions.create()
+    parts = [f"write {MAIL[:9]}", f"{MAIL[9:]} with {TOKEN[:20]}", f"{TOKEN[20:]} there"]
+    for part in parts:
+        session.append("message.assistant", {"content": part})
+    access = vault.access(SUPPORT)
+    access.break_glass.request(session.id, "a fraud report", minutes=5)
+    shown = texts_of(access.sessions.resume(session.id))
+    assert shown == [parts[0], f"{MAIL[9:]} with [SECRET]", "[SECRET] there"]
+
+
+def test_a_split_value_in_raw_json_and_in_a_preview_is_hidden(vault):
+    """R2, S2, A4"""
+    session = vault.access(OWNER).sessions.create()
+    for part in (f"write {MAIL[:9]}", f"{MAIL[9:]} now"):
+        session.append("message.user", raw=json.dumps({"content": part}).encode())
+    reader = vault.access(SUPPORT).sessions.resume(session.id)
+    assert leaks([list(reader.events()), reader.info()], shreds([MAIL])) == []
+
+
+def test_whole_messages_beside_each_other_stay_as_they_are(vault):
+    """R2: what ends in one message does not hide how the next one begins"""
+    parts = ["Hello there.", "Numbers: 41, 12.", "11 of them", f"ask {FIRST}", "Thanks for that."]
+    session = written_in_parts(vault, parts, SHAPES["content"])
+    shown = texts_of(vault.access(SUPPORT).sessions.resume(session.id))
+    assert shown == [*parts[:3], "ask [NAME]", parts[4]]

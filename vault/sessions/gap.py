@@ -11,7 +11,7 @@ from vault.policy.effects import COMMITTED
 from vault.policy.freshness import TOOL_PREFIX, ForeignEffect, Observation, WorldGap, world_gap
 from vault.ports.records import EventsQuery
 from vault.sessions.family import family
-from vault.sessions.log import decode_event
+from vault.sessions.log import decode_event, opened_event
 from vault.sessions.prepare import changed_by
 from vault.sessions.read import rows_of, verified_view
 from vault.sessions.refs import events_about
@@ -94,7 +94,8 @@ def gap_of(log: Log, grant: Grant, session_id: bytes, state: dict[str, Any]) -> 
             if not seen.name.startswith(TOOL_PREFIX):
                 tag = grant.tenant.blind("resource", seen.name)
                 since[tag] = min(seen.observed_us - 1, since.get(tag, last_used_us))
-        foreign = _foreign(log, grant, found, since)
+        # Whoever is not the owner was given this session, not those that touched the same things.
+        foreign = _foreign(log, grant, found, since) if grant.own else []
     return world_gap(
         now_us=now_us,
         last_used_us=last_used_us,
@@ -149,7 +150,7 @@ def _event_at(log: Log, grant: Grant, session_id: bytes, seq: int, tag: bytes) -
         row = next(iter(rows_of(found, EventsQuery(found.row.no, seq - 1, seq + 1, 1))), None)
         if row is None or row.type != COMMITTED:
             raise Tampered("the index of effects names an event that is none")
-        event = decode_event(log, grant, found.keys, session_id, row)
+        event = opened_event(log, found.keys, session_id, row)  # a view's names are not what was indexed
     if tag not in changed_by(grant.tenant, event):
         raise Tampered("the index of effects names an event that did not change this")
     return event

@@ -50,7 +50,10 @@ def effect_states(
         one = find_effect(log, grant, session_id, kind, key)
         return [] if one is None else [one]
     with verified_view(log, grant, session_id) as found:
-        branches = [row.session_id for row in family(log, grant, found.reader, found.row)]
+        # Whoever is not the owner was given this session, not its branches.
+        branches = [session_id]
+        if grant.own:
+            branches = [row.session_id for row in family(log, grant, found.reader, found.row)]
     told: dict[Subject, EffectState] = {}
     for branch in branches:
         for event in read(log, grant, branch, Part(types=(INTENDED, COMMITTED, FAILED))):

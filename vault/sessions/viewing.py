@@ -381,7 +381,9 @@ def _crossing(
     for start, end in whole:
         tried = {("", "")}
         left, right = (before if start == 0 else ("", "")), (after if end == size else ("", ""))
-        for around in ((left[1], right[1]), (left[0], right[0]), (left[1], ""), ("", right[1])):
+        pairs = ((left[1], right[1]), (left[0], right[0]))
+        alone = ((left[1], ""), (left[0], ""), ("", right[1]), ("", right[0]))
+        for around in pairs + alone:
             if around in tried:
                 continue
             tried.add(around)
