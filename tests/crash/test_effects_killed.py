@@ -106,9 +106,10 @@ class World:
     def seen(self):
         return Counter(self._file.read_text().split("\n")[:-1])
 
-    def does(self, key, dying, *, fails):
+    def does(self, key, dying, *, fails, seconds=0.0):
         def carry_out(intent):
             dying.at("before the world")
+            time.sleep(seconds)
             if fails:
                 raise EffectFailed("it is certain that nothing happened")
             place = os.open(self._file, os.O_WRONLY | os.O_APPEND)
@@ -137,7 +138,8 @@ def live(place, branch, world, hour, seed, dying, pipe):
         with session.run(checkpoints=SELDOM) as run:
             for key in keys_of(hour, choose):
                 resolver = world.asked if key.startswith("asked") else None
-                carry_out = world.does(key, dying, fails=choose.random() < 0.2)
+                seconds = choose.choice([0, 0, 0.01])  # so that the other branch meets it at work
+                carry_out = world.does(key, dying, fails=choose.random() < 0.2, seconds=seconds)
                 try:
                     result = run.effect("email.send", key, key).once(carry_out, resolver=resolver)
                 except (InDoubt, EffectFailed, Busy, Conflict):
