@@ -33,6 +33,7 @@ from benchmarks.measure import (
     series,
 )
 from benchmarks.recovery import recovery
+from benchmarks.retention import retention
 from benchmarks.workload import SESSIONS, Sample
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
@@ -275,6 +276,7 @@ ROWS: Mapping[str, Callable[[Bench], Row]] = {
     "disk": disk,
     "import": import_time,
     "recovery": recovery,
+    "retention": retention,
 }
 
 

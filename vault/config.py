@@ -10,12 +10,19 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from vault import data
+from vault.erasure.policies import SECOND_PERSON_ABOVE
 from vault.errors import InvalidInput, NotFound, StorageUnavailable
+from vault.policy.durations import Duration, may_exceed, parse_duration
 from vault.policy.freshness import Thresholds
+from vault.policy.levels import Levels, read_levels
 from vault.policy.recovery import EVENTS_SINCE_MAX, SECONDS_SINCE_MAX, Trigger
+from vault.policy.terms import Bounds
 
 FILE: Final = "vault.toml"
 _EVERY_MAX: Final = 1_000_000
+#: Texts, of any characters.
+_QUOTED: Final = ("ledger", "anchor", "levels", "retention_floor", "retention_ceiling")
 
 
 class Settings(BaseModel):
@@ -39,8 +46,16 @@ class Settings(BaseModel):
     reread_after_seconds: float = Field(default=86_400.0, gt=0)
     restart_after_seconds: float = Field(default=2_592_000.0, gt=0)
 
+    levels: str = ""
     pseudonym_epoch: int = Field(default=0, ge=0, le=2**31)
     break_glass_second_person: bool = False
+    audit_reads: Literal["others", "all"] = "others"
+    view_extra_detector: Literal["", "presidio"] = ""
+
+    retention_floor: str = ""
+    retention_ceiling: str = ""
+    retention_second_person_above: int = Field(default=SECOND_PERSON_ABOVE, ge=0, le=1_000_000)
+    external_targets: str = Field(default="", pattern=r"^[\w. -]*$")
 
     def trigger(self) -> Trigger:
         """When a run writes a checkpoint by itself."""
@@ -62,9 +77,40 @@ class Settings(BaseModel):
             restart_after_seconds=self.restart_after_seconds,
         )
 
+    def bounds(self) -> Bounds:
+        """What the vault allows a retention policy.
+
+        Raises:
+            InvalidInput: one of them is no period, or they contradict each other.
+        """
+        floor, ceiling = (
+            _period(name, value) if value else None
+            for name, value in (
+                ("retention_floor", self.retention_floor),
+                ("retention_ceiling", self.retention_ceiling),
+            )
+        )
+        if floor is not None and ceiling is not None and may_exceed(floor, ceiling):
+            raise InvalidInput("the setting retention_floor can be longer than retention_ceiling")
+        return Bounds(floor=floor, ceiling=ceiling)
+
+    def targets(self) -> list[str]:
+        """The names of what stands outside of the vault and has to erase too."""
+        return self.external_targets.split()
+
     def every(self) -> int:
         """Events between two ledger entries."""
         return 1 if self.ledger_every == "every_commit" else self.ledger_every
+
+
+def _period(name: str, text: str) -> Duration:
+    try:
+        found = parse_duration(text)
+    except InvalidInput as refusal:
+        raise InvalidInput(f"the setting {name} is wrong: {refusal}") from None
+    if found is None:
+        raise InvalidInput(f"the setting {name} is a period, or empty for none")
+    return found
 
 
 _TEMPLATE: Final = """# Settings of this vault; docs/reference/settings.md explains each.
@@ -104,11 +150,31 @@ stale_after_seconds = {stale_after_seconds}
 reread_after_seconds = {reread_after_seconds}
 restart_after_seconds = {restart_after_seconds}
 
+# A document of your own with the highest level at which events of a type are stored, relative to this file.
+levels = {levels}
+
 # Pseudonyms in views: a higher number gives new ones, unlinkable to the old.
 pseudonym_epoch = {pseudonym_epoch}
 
 # Whether somebody else has to approve a break-glass access.
 break_glass_second_person = {break_glass_second_person}
+
+# Whose reads of content go into the audit trail: those of "others" than the owner, or "all".
+audit_reads = "{audit_reads}"
+
+# One more detector for views, which only ever hides more: "presidio", with the extra of that name, or empty.
+view_extra_detector = "{view_extra_detector}"
+
+# What retention policies may say: nothing goes before the floor, nothing stays beyond the ceiling. A period
+# such as "90d" or "6mo", or empty. And above how many things that it would erase a change of a policy needs
+# the approval of a second person.
+retention_floor = {retention_floor}
+retention_ceiling = {retention_ceiling}
+retention_second_person_above = {retention_second_person_above}
+
+# Names of stores outside of the vault that have to erase what it erases, with spaces between them. No erasure
+# comes to its end before each of them did it; a process that can reach them registers them.
+external_targets = "{external_targets}"
 """
 
 
@@ -121,7 +187,7 @@ def write(directory: Path, settings: Settings) -> None:
     every = settings.ledger_every
     values = settings.model_dump()
     values |= {name: str(value).lower() for name, value in values.items() if isinstance(value, bool)}
-    values |= {"ledger": quoted(settings.ledger), "anchor": quoted(settings.anchor)}
+    values |= {name: quoted(values[name]) for name in _QUOTED}
     values["ledger_every"] = every if isinstance(every, int) else quoted(every)
     content = _TEMPLATE.format(**values)
     try:
@@ -162,6 +228,7 @@ def checked(values: dict[str, Any]) -> Settings:
     try:
         settings = Settings.model_validate(values)
         settings.thresholds()
+        settings.bounds()
         if isinstance(settings.ledger_every, int) and not 1 <= settings.ledger_every <= _EVERY_MAX:
             raise InvalidInput(f'the setting ledger_every is 1 to {_EVERY_MAX}, or "every_commit"')
     except ValidationError as error:
@@ -169,6 +236,22 @@ def checked(values: dict[str, Any]) -> Settings:
         name = ".".join(str(part) for part in first["loc"] if not str(part).startswith("literal"))
         raise InvalidInput(f"the setting {name} is wrong: {first['msg'].lower()}") from None
     return settings
+
+
+def read_level_document(directory: Path, settings: Settings) -> Levels:
+    """The highest levels of event types: the shipped ones, or those of the document that is set.
+
+    Raises:
+        InvalidInput: the document is not there, or something in it is wrong: says the line.
+    """
+    file = directory / settings.levels if settings.levels else data.policies() / "levels.toml"
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise InvalidInput(
+            "the document that the setting levels names cannot be read; correct it, or leave it empty"
+        ) from None
+    return read_levels(text, file="levels.toml" if not settings.levels else "the document of levels")
 
 
 def state_directory(vault_id: str) -> Path:

@@ -108,6 +108,18 @@ class Diverged(VaultError):
     exit_code = 18
 
 
+class Unpinned(VaultError):
+    """Nobody checked a signature, since no key was given; give the key, got another way than the file."""
+
+    exit_code = 19
+
+
+class ClockAnomaly(VaultError):
+    """The machine's clock jumped, so nothing is erased by itself; look at it, then say that it is right."""
+
+    exit_code = 20
+
+
 class InvalidInput(VaultError, ValueError):
     """What was given cannot be stored as it is; the message says what to give instead."""
 

@@ -3,80 +3,61 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from vault import config, keyring
+from vault import config, custody, keyring, stores
 from vault.access.door import Door, Leave
-from vault.audit.anchor import FULL_EVERY, Anchor, History
-from vault.audit.oversight import Audit, BreakGlass, Grants
+from vault.audit.anchor import Anchor, History
 from vault.audit.trail import AuditTrail
 from vault.audit.verify import Verification
+from vault.audit.verify_erased import ErasedVerification
 from vault.clock import SystemClock
+from vault.derived.service import DerivedItems
+from vault.erasure.execute import Execution
+from vault.erasure.outbox import Outbox
+from vault.erasure.passing import sign_passed
+from vault.erasure.policies import Policies
+from vault.erasure.proof import Proof, noted_receipt, told
+from vault.erasure.replay import bury, replay
+from vault.erasure.retention import sweep_all
+from vault.erasure.service import Parts, resume
 from vault.errors import (
     InvalidInput,
-    KeyUnavailable,
     StorageUnavailable,
     Tampered,
     VaultClosed,
     VaultError,
     VaultExists,
 )
-from vault.keyring import passphrase as passphrase_provider
-from vault.ports.records import VaultRow
-from vault.sealing import rows
+from vault.faces import Access
 from vault.sealing.keys import KeyHierarchy
 from vault.sealing.notes import Author, Signer
 from vault.sealing.payload import Sealing
 from vault.sessions.log import Log
-from vault.sessions.service import Sessions
 from vault.sessions.viewing import Viewer, shipped_rules
 from vault.sessions.witness import Witness
 from vault.storage.files import FileBlobs, FileLedger, held_directory, make_private
 from vault.storage.keystore import SqlKeyStore
 from vault.storage.migrate import migrate
 from vault.storage.records import SqlRecords
-from vault.storage.sqlite import Database
+from vault.storage.remains import FileRemains
+from vault.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-    from vault.audit.anchor import Entry
+    from vault.access.door import Grant
+    from vault.audit.entries import Entry
     from vault.audit.verify import Report
     from vault.clock import Clock
+    from vault.custody import Custody
+    from vault.erasure.retention import Sweep
     from vault.keyring import Passphrase
     from vault.model import Principal
-
-_DATA, _KEYS, _LOCK = "data.db", "keys.db", ".write-lock"
-
-
-def _make_databases(directory: Path, vault_id: bytes, made: tuple[bytes, str, bytes], clock: Clock) -> None:
-    """Make the key store and the log of a new vault, with the vault's own keys and row in them."""
-    key, scheme, record = made
-    with closing(Database(directory / _KEYS, directory / _LOCK, synchronous="FULL", lock_seconds=30)) as file:
-        migrate(file, "keys")
-        store = SqlKeyStore(file)
-        keys = KeyHierarchy(vault_id, key, store)
-        store.keep_root(vault_id, scheme, record)
-        keys.create(Signer.new_seed())
-        row = VaultRow(vault_id, clock.now_us(), 0, bytes(32), b"")
-        row = row._replace(mac=rows.vault_mac(keys.row_key(), row))
-    with closing(Database(directory / _DATA, directory / _LOCK, synchronous="FULL", lock_seconds=30)) as file:
-        migrate(file, "data")
-        SqlRecords(file).transact(lambda transaction: transaction.keep_vault(row))
-
-
-class Access:
-    """What one principal can reach."""
-
-    def __init__(self, log: Log, leave: Leave, trail: AuditTrail, viewer: Viewer, *, second: bool) -> None:
-        """Made by ``Vault.access``."""
-        self.sessions = Sessions(log, leave)
-        self.grants = Grants(log, leave, trail)
-        self.break_glass = BreakGlass(log, leave, trail, second_person=second)
-        self.audit = Audit(log, leave, trail, viewer)
+    from vault.sealing.notes import Gone
+    from vault.stores import Admit
 
 
 class Vault:
@@ -86,16 +67,19 @@ class Vault:
     fork, open it again in the child.
     """
 
-    def __init__(self, directory: Path, given: Passphrase, clock: Clock) -> None:
-        """Use ``Vault.open`` or ``Vault.create``."""
-        self._directory, self._clock, self._closed = directory, clock, False
+    def __init__(self, directory: Path, given: Passphrase, clock: Clock, apart: Admit | None = None) -> None:
+        """Use ``Vault.open`` or ``Vault.create``; ``apart`` is for what `copies` makes."""
+        self._directory, self._clock, self._apart, self._closed = directory, clock, apart, False
         self._records: SqlRecords
         self._keys: KeyHierarchy
+        self._log: Log
+        self._trail: AuditTrail
+        self._parts: Parts
         self._settings = config.read(directory)
-        self._key_database = _database(directory, _KEYS, self._settings)
+        self._key_database = stores.open_database(directory, stores.KEYS, self._settings)
         try:
             self._store = SqlKeyStore(self._key_database)
-            self._database = _database(directory, _DATA, self._settings)
+            self._database = stores.open_database(directory, stores.DATA, self._settings)
             try:
                 self._assemble(given)
             except BaseException:
@@ -138,11 +122,11 @@ class Vault:
         # Two processes that make a vault here at once: the second waits, then finds the first one's.
         with held_directory(directory):
             before = set(directory.iterdir())
-            if any((directory / name).exists() for name in (config.FILE, _DATA, _KEYS)):
+            if any((directory / name).exists() for name in (config.FILE, stores.DATA, stores.KEYS)):
                 raise VaultExists
             try:
                 made = keyring.create_root(root, directory, passphrase)
-                _make_databases(directory, vault_id, made, clock)
+                stores.make_databases(directory, vault_id, made, clock)
                 # Last: a directory without it is not a vault, so a create that was cut off is not opened.
                 config.write(directory, checked)
             except BaseException:
@@ -171,7 +155,7 @@ class Vault:
         self._check_open()
         leave = Leave(self._door, principal, self._check_open)
         second = self._settings.break_glass_second_person
-        return Access(self._log, leave, self._trail, self._viewer, second=second)
+        return Access(self._log, leave, self._trail, self._viewer, self._parts, self._derived, second=second)
 
     def checkpoint(self) -> Entry:
         """Record every session's head in the ledger, signed; without any change the newest entry stands.
@@ -182,6 +166,16 @@ class Vault:
         """
         self._check_open()
         return self._anchor.checkpoint(self._verification.unrecorded(self._anchor.history.heads))
+
+    def sweep(self, *, progress: Callable[[int, int], None] | None = None) -> list[Sweep]:
+        """Erase what is due by the policies of all tenants, and finish what a crash left; for a worker.
+
+        Raises:
+            Busy: another process sweeps.
+            ClockAnomaly: the clock jumped; nothing was erased.
+        """
+        self._check_open()
+        return sweep_all(self._parts, progress=progress)
 
     def verify(
         self, *, without_keys: bool = False, progress: Callable[[int, int], None] | None = None
@@ -223,12 +217,12 @@ class Vault:
             raise InvalidInput(
                 "the ledger's public key is 64 hexadecimal digits; session-vault info shows it"
             )
-        database = _database(directory, _DATA, settings)
+        database = stores.open_database(directory, stores.DATA, settings)
         try:
             author = Author(f"session-vault/{settings.vault_id}", public)
             history = History(author, FileLedger(directory / settings.ledger))
-            stores = Verification(SqlRecords(database), FileBlobs(directory / "blobs"), None)
-            return stores.run(history, without_keys=True, progress=progress)
+            verification = Verification(SqlRecords(database), FileBlobs(directory / "blobs"), None)
+            return verification.run(history, without_keys=True, progress=progress)
         finally:
             database.close()
 
@@ -246,7 +240,9 @@ class Vault:
             "ledger_public_key": self._signer.public.hex(),
             "anchors": len(self._copies),
             "sessions": self._verification.count_sessions(),
-            "weaker_choices": self._weaker(),
+            "weaker_choices": stores.weaker_choices(
+                self._directory, self._settings, self._root_scheme, anchored=not self._without_anchor
+            ),
         }
 
     def rotate_passphrase(self, new: Passphrase) -> None:
@@ -255,11 +251,20 @@ class Vault:
         Raises:
             InvalidInput: this vault has no passphrase, or the new one is too short.
         """
+        self.keys.change_passphrase(new)
+
+    @property
+    def keys(self) -> Custody:
+        """Work on the keys as a whole: another root key, a barrier, how many there are."""
         self._check_open()
-        if self._root_scheme != "passphrase":
-            raise InvalidInput("this vault's root key is not behind a passphrase, so there is none to change")
-        self._store.keep_root(self._vault_id, "passphrase", passphrase_provider.rewrap(self._root, new))
-        self._key_database.truncate()  # the old wrap goes from the write-ahead log too
+        return self._custody
+
+    @property
+    def stores(self) -> Stores:
+        """What copies of the whole vault are made of (`vault.copies`)."""
+        self._check_open()
+        database, keys = self._database, self._key_database
+        return Stores(self._directory, self._settings, database, keys, self._parts, self._anchor.history)
 
     def close(self) -> None:
         """Write a checkpoint and close; what was acknowledged is safe even without."""
@@ -271,8 +276,7 @@ class Vault:
             self._closed = True
             self._records.close()
             self._key_database.close()
-            self._keys.forget()
-            self._root = b""
+            self._custody.forget()
 
     def __enter__(self) -> Self:
         """The vault itself."""
@@ -290,14 +294,11 @@ class Vault:
 
     def _assemble(self, given: Passphrase) -> None:
         migrate(self._key_database, "keys")
-        found = self._store.root()
-        if found is None:
-            raise KeyUnavailable("keys.db holds no keys; restore the keys.db that belongs to this vault")
-        vault_id, self._root_scheme, record = found
-        if vault_id.hex() != self._settings.vault_id:
-            raise KeyUnavailable("keys.db is of another vault; restore the keys.db that belongs to this one")
-        self._root = keyring.open_root(self._root_scheme, record, self._directory, given)
-        self._vault_id, self._keys = vault_id, KeyHierarchy(vault_id, self._root, self._store)
+        self._custody = custody.opened(
+            self._store, self._directory, self._settings.vault_id, given, self._key_database.truncate
+        )
+        vault_id, self._root_scheme = self._custody.vault_id, self._custody.scheme
+        self._vault_id, self._keys = vault_id, self._custody.hierarchy
         self._signer = Signer(self._keys.signing_seed(), f"session-vault/{vault_id.hex()}")
         migrate(self._database, "data")
         self._records, self._witness = SqlRecords(self._database), Witness()
@@ -305,19 +306,9 @@ class Vault:
             row = reader.vault()
         if row is None or row.vault_id != vault_id:
             raise Tampered("data.db is not of this vault; restore the data.db that belongs to its keys.db")
-        self._copies, self._without_anchor = self._made_copies()
-        ledger = FileLedger(self._directory / self._settings.ledger)
-        self._anchor = Anchor(
-            self._records,
-            ledger,
-            self._copies,
-            self._signer,
-            self._keys.row_key(),
-            self._witness,
-            self._clock,
-        )
-        self._anchor.check()
-        self._viewer = Viewer(shipped_rules, lambda: self._log, self._settings.pseudonym_epoch)
+        self._anchor = self._anchored()
+        more = {"added": found} if (found := stores.extra_detector(self._settings)) else {}
+        self._viewer = Viewer(shipped_rules, lambda: self._log, self._settings.pseudonym_epoch, **more)
         self._log = Log(
             viewer=self._viewer,
             records=self._records,
@@ -329,27 +320,62 @@ class Vault:
             appended=self._appended,
             trigger=self._settings.trigger(),
             thresholds=self._settings.thresholds(),
+            retention=self._terms,
+            levels=config.read_level_document(self._directory, self._settings),
         )
-        self._door, self._pending = Door(self._keys, self._clock, self._owner_of, lambda: self._trail), 0
+        self._door, self._pending = self._made_door(), 0
         self._trail = AuditTrail(self._log, self._door)
-        self._verification = Verification(self._records, self._log.blobs, self._keys)
+        self._derived = DerivedItems(self._log)
+        gone = ErasedVerification(self._log, self._store, self._trail, self._signer.public)
+        self._verification = Verification(self._records, self._log.blobs, self._keys, gone)
+        self._parts = self._erasure_parts()
+        note = noted_receipt(self._log, self._trail)
+        self._custody.passed = lambda: sign_passed(self._log, self._signer, note)
+        self._finish_erasures()
+
+    def _anchored(self) -> Anchor:
+        self._copies, self._without_anchor = stores.open_anchors(self._directory, self._settings, self._apart)
+        kept = self._records, FileLedger(self._directory / self._settings.ledger), self._copies
+        anchor = Anchor(*kept, self._signer, self._keys.row_key(), self._witness, self._clock)
+        if self._apart is not None:
+            self._apart(anchor, self._records, self._keys, self._store)
+        anchor.check()
+        return anchor
+
+    def _erasure_parts(self) -> Parts:
+        log, store, trail, key = self._log, self._store, self._trail, self._signer
+        remains = FileRemains(self._directory, self._directory / self._settings.ledger)
+        proof = Proof(log=log, store=store, remains=remains, signer=key, told=told(trail))
+        outbox = Outbox(self._settings.targets())
+        work = Execution(log=log, store=store, record=self._record_erased, prove=proof, outbox=outbox)
+        rules = Policies(trail, self._settings.bounds(), self._settings.retention_second_person_above)
+        return Parts(
+            log=log, store=store, trail=trail, policies=rules, execution=work, spared=trail.owner, signer=key
+        )
+
+    def _record_erased(self, erased: Sequence[Gone]) -> None:
+        self._derived.forget()
+        self._anchor.checkpoint((), erased)
+
+    def _finish_erasures(self) -> None:
+        """Before anything is served: what was erased and is back, and what a crash left unfinished."""
+        try:
+            for _ in (*resume(self._parts), *replay(self._parts, self._anchor.history.erased)):
+                pass
+            bury(self._parts, self._anchor.history.erased)
+        except StorageUnavailable:
+            return  # what is being erased is fenced: nobody reads it, and the next open tries again
+
+    def _terms(self, grant: Grant, kind: str, labels: Mapping[str, str]) -> bytes:
+        return self._parts.policies(grant, kind, labels)
+
+    def _made_door(self) -> Door:
+        own = self._settings.audit_reads == "all"
+        return Door(self._keys, self._clock, self._owner_of, lambda: self._trail, own_reads=own)
 
     def _owner_of(self, session_id: bytes, tenant_id: bytes) -> bytes | None:
         with self._records.snapshot() as reader:
             return reader.owner_of(session_id, tenant_id)
-
-    def _made_copies(self) -> tuple[list[FileLedger], bool]:
-        places = [config.state_directory(self._settings.vault_id)]
-        if self._settings.anchor:
-            places.append(self._directory / self._settings.anchor)
-        copies = []
-        for place in places:
-            try:
-                copies.append(FileLedger(place, keep=2 * FULL_EVERY))
-            except StorageUnavailable:
-                if place != places[0]:
-                    raise  # it was asked for
-        return copies, len(copies) < len(places)
 
     def _appended(self, session_id: bytes, events: int) -> None:
         self._anchor.changed(session_id)
@@ -365,31 +391,6 @@ class Vault:
                     "check the ledger's directory"
                 ) from None
 
-    def _weaker(self) -> list[str]:
-        weaker = []
-        if self._root_scheme == "file" and (self._directory / "root.key").exists():
-            weaker.append("the root key lies beside the data: whoever copies the directory can read it")
-        if self._settings.ledger == "ledger":
-            weaker.append("the ledger lies beside the data: put it on another disk or bucket")
-        if self._settings.synchronous != "FULL":
-            weaker.append("synchronous is NORMAL: the last commits can be lost with the power")
-        if self._without_anchor:
-            weaker.append("this machine cannot remember the ledger: its state directory cannot be written")
-        if not self._settings.pad:
-            weaker.append("padding is off: the lengths of payloads show")
-        return weaker
-
     def _check_open(self) -> None:
         if self._closed:
             raise VaultClosed
-
-
-def _database(directory: Path, name: str, settings: config.Settings) -> Database:
-    if not (directory / name).is_file():
-        raise StorageUnavailable(f"{name} is missing from the vault's directory; restore it from a backup")
-    return Database(
-        directory / name,
-        directory / _LOCK,
-        synchronous=settings.synchronous if name == _DATA else "FULL",
-        lock_seconds=settings.lock_seconds,
-    )

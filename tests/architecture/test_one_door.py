@@ -17,20 +17,52 @@ FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 WITHOUT_OWNER = {
     "all_heads": "every head, for a checkpoint",
     "owner_of_session": "an owner's blind index, for the door to decide with; the row is found by it again",
+    "counts_of_tenant": "counts and sums, for an administrator",
+    "sessions_of_tenant": "ids only, of which the door decides one by one",
     "all_sessions": "every row, for verification and checkpoints",
+    "all_files": "addresses of sealed files and which ids name them, for backups and fsck",
+    "all_ids": "ids, to hold against what was erased",
     "stray_rows": "rows of no session, for verification",
+    "all_fenced_sessions": "ids, for verification",
     "chain_in_session": "one hash of the session that a fork names, for verification",
     "add_session": "states its owner",
     "advance_session": "compare-and-set of a row that was found by its owner",
     "move_session": "the same, for every field",
     "move_session_in_list": "the same row, right after",
 }
+#: The same for retention and erasure, which an officer or a policy asks for in a tenant: ids, what decides
+#: about them, and rows on their way; nothing that opens anything. All but the last two name the tenant.
+OF_ERASURE = {
+    "session_to_erase": "the row to fence or delete",
+    "sessions_of_tenant_to_erase": "ids",
+    "sessions_labelled_to_erase": "ids",
+    "fence_session": "a state",
+    "session_facts": "times and terms",
+    "labels_of": "tags that a hold may name",
+    "sealed_of_session": "pieces of ciphertext to look for afterwards",
+    "count_live": "a number",
+    "sessions_to_bind": "rows, each verified under its own keys, to bind anew by a policy",
+    "delete_session": "by its number, of a row that was found by its tenant just before",
+    "look_at_session_in": "when the sweep looks again",
+    "due_sessions": "ids, of all tenants: each is decided under its own tenant's keys",
+    "all_session_ids": "ids, to find what was erased and came back",
+    "whose": "the tenant and owner of one that came back",
+}
 #: On what belongs to a session, without naming the session: the same walks over everything.
-WITHOUT_SESSION = {"stray_rows", "add_event", "add_blob", "add_label", "add_touch", "keep_run"}
+WITHOUT_SESSION = {
+    "stray_rows",
+    "file_named",
+    "add_event",
+    "add_blob",
+    "add_label",
+    "add_touch",
+    "keep_run",
+    "delete_blob",
+}
 
 
 #: What a use case takes: a grant, what asks the door for one, or what was read under one.
-GIVEN = {"Grant", "Authorise", "View", "Fact", "EpochKeys", "EventRow"}
+GIVEN = {"Grant", "Authorise", "View", "Fact", "EpochKeys", "EventRow", "Base"}
 
 
 def parsed(path):
@@ -85,7 +117,7 @@ def test_a_grant_is_made_only_after_the_decision_allowed_it():
         if not made:
             continue
         makers.add(method.name)
-        if method.name == "for_trail":
+        if method.name in {"for_trail", "for_masking"}:  # of the vault itself
             continue
         decided = [call.lineno for name in ("decide", "_of_another") for call in calls(method, name)]
         refused = [node.lineno for node in ast.walk(method) if refuses(node)]
@@ -94,7 +126,30 @@ def test_a_grant_is_made_only_after_the_decision_allowed_it():
             assert any(after < at < line for at in decided), method.name
             assert any(after < at < line for at in refused), method.name
             after = line
-    assert makers == {"authorise", "authorise_session", "authorise_tenant", "for_trail"}
+    assert makers == {
+        "authorise",
+        "authorise_export",
+        "authorise_session",
+        "authorise_shared",
+        "authorise_tenant",
+        "for_masking",
+        "for_trail",
+    }
+
+
+def test_the_leave_for_masking_is_used_by_what_makes_views_only():
+    """O1, R2: nothing decides about it, and it shows nothing"""
+    users = {
+        (str(path.relative_to(ROOT)), name)
+        for path in (ROOT / "vault").rglob("*.py")
+        for name in ("for_masking", "masking")
+        if any(calls(parsed(path), name))
+    }
+    assert users == {
+        ("vault/access/door.py", "for_masking"),
+        ("vault/access/door.py", "masking"),
+        ("vault/sessions/viewing.py", "masking"),
+    }
 
 
 def test_the_leave_of_the_trail_is_used_by_the_trail_only():
@@ -163,7 +218,19 @@ def test_no_statement_finds_a_session_without_its_tenant_and_owner():
         for name, text in STATEMENTS.items()
         if "sessions" in tables(text) and not (binds(text, "tenant_id") and binds(text, "owner"))
     }
-    assert unowned == WITHOUT_OWNER.keys()
+    assert unowned == WITHOUT_OWNER.keys() | OF_ERASURE.keys()
+
+
+def test_what_finds_sessions_for_erasure_is_asked_by_nothing_else():
+    """O1, O4, invariant 8"""
+    users = {
+        (path.relative_to(ROOT / "vault").parts[0], name)
+        for path in (ROOT / "vault").rglob("*.py")
+        for name in OF_ERASURE
+        if f'"{name}"' in path.read_text(encoding="utf-8")
+    }
+    assert {module for module, _ in users} == {"erasure"}
+    assert {name for _, name in users} == OF_ERASURE.keys()
 
 
 def test_no_statement_finds_an_event_blob_or_label_without_its_session():
@@ -183,7 +250,22 @@ def test_no_statement_finds_an_owners_key_without_the_owner():
     unowned = {
         name for name, text in STATEMENTS.items() if "keys" in tables(text) and not binds(text, "owner")
     }
-    assert unowned == {"add_key", "key_exists", "all_keys"}
+    assert unowned == {
+        "add_key",
+        "key_exists",
+        "all_keys",
+        # Nothing of these unwraps a key: they count, replace, condemn and delete.
+        "keys_of_tenant",
+        "keys_under_root",
+        "rewrap_key",
+        "wrapped_key",
+        "keys_of_scope",
+        "all_keys_counted",
+        "condemn_key",
+        "delete_dying_keys",
+        "operations_dying",
+        "scopes_dying",
+    }
 
 
 def test_statements_are_run_nowhere_but_in_storage():
@@ -191,6 +273,10 @@ def test_statements_are_run_nowhere_but_in_storage():
     users = {
         path.relative_to(ROOT / "vault").parts[0]
         for path in (ROOT / "vault").rglob("*.py")
-        if any(calls(parsed(path), "execute")) or "STATEMENTS" in path.read_text(encoding="utf-8")
+        if any(
+            ast.unparse(call.func) not in {"self.execute", "access.erasure.execute"}
+            for call in calls(parsed(path), "execute")
+        )
+        or "STATEMENTS" in path.read_text(encoding="utf-8")
     }
     assert users == {"storage"}

@@ -193,3 +193,14 @@ def test_what_cannot_be_revealed_is_refused_in_one_sentence(call, session, given
     done = call("audit", "reveal", session, *given)
     assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
     assert NAME not in done.err
+
+
+def test_an_export_holds_the_owners_own_reads_where_the_settings_want_them(call, vault):
+    """K4"""
+    toml = vault / "vault.toml"
+    toml.write_text(toml.read_text().replace('audit_reads = "others"', 'audit_reads = "all"'))
+    session = call("sessions", "--json").document["sessions"][0]["id"]
+    assert call("show", session).code == 0
+    done = call("audit", "export", "--as", "dan", "--role", "auditor")
+    reads = [line for line in done.documents if line["session"] == session]
+    assert {(line["what"], line["said"]["action"]) for line in reads} == {("access.used", "read")}

@@ -7,23 +7,24 @@ from subprocess import CompletedProcess
 import pytest
 
 from vault import Resolution
-from vault.cli import at_rest, demo, demo_crash, demo_levels
+from vault.cli import at_rest, demo, demo_crash, demo_erasure, demo_levels
+from vault.rehearsal import Drill
 
 SAMPLE = Path(__file__).parents[2] / "vault" / "_sample" / "support-conversation.jsonl"
 
 
-def test_the_demonstration_holds_in_two_screens_and_leaves_nothing_behind(start, place, tmp_path):
-    """K1, K4, L2, L3, L12, O1."""
+def test_the_demonstration_holds_in_three_screens_and_leaves_nothing_behind(start, place, tmp_path):
+    """D3, D4, D5, K1, K4, L2, L3, L12, O1."""
     (tmp_path / "temporary").mkdir()
     env = {"TMPDIR": str(tmp_path / "temporary"), "COLUMNS": "80", "SESSION_VAULT": "elsewhere"}
     process = start("demo", env=env)
     out, err = process.communicate(timeout=120)
     lines = out.decode().splitlines()
     assert (process.returncode, err) == (0, b"")
-    assert len(lines) <= 60
+    assert len(lines) <= 80
     assert all(len(line) <= 80 for line in lines)
     steps = [line.partition(".")[0] for line in lines if line[:1].isdigit()]
-    assert steps == [str(number) for number in range(1, 11)]
+    assert steps == [str(number) for number in range(1, 14)]
     for level in ("L0", "L1", "L2", "L3"):
         assert sum(f" {level}  " in line for line in lines) == 3  # one for each of the three events
     assert not any("DOES NOT HOLD" in line for line in lines)
@@ -37,7 +38,7 @@ def test_every_step_says_what_was_seen(call):
     assert done.code == 0
     assert done.document["holds"]
     seen = [step["evidence"] for step in done.document["steps"]]
-    assert len(seen) == 10
+    assert len(seen) == 13
     found, wanted = [int(word) for word in seen[6].split() if word.isdigit()][:2]
     assert found == wanted > 40
     assert seen[6].endswith(": 0")
@@ -46,7 +47,29 @@ def test_every_step_says_what_was_seen(call):
     assert seen[7].endswith("payments in the bank's book: 1")
     assert "found at L0 0, L1 0, L2 0, L3 5" in seen[8]
     assert seen[8].endswith("looks at L0, L1, L2, L3")
-    assert "payload" in seen[9]
+    assert "2 items planned and gone" in seen[9]
+    assert "is verified and its signature verifies without the vault" in seen[9]
+    assert "It is hidden" in seen[10]
+    assert seen[10].endswith("1 session swept, receipt verified")
+    assert seen[11].endswith("each held")
+    assert "payload" in seen[12]
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "claims"),
+    [
+        pytest.param("_is_gone", lambda *_: False, [10, 11], id="not-gone"),
+        pytest.param("_is_signed", lambda *_: False, [10, 11], id="not-signed"),
+        pytest.param("readable", lambda *_: {"kettle"}, [10], id="in-clear"),
+        pytest.param("drill", lambda *_, **__: Drill(steps=()), [12], id="not-restored"),
+    ],
+)
+def test_an_erasure_that_leaves_something_is_said(call, monkeypatch, name, part, claims):
+    """D5, D6"""
+    monkeypatch.setattr(demo_erasure, name, part)
+    done = call("demo", "--json")
+    assert done.code == 1
+    assert [step["step"] for step in done.document["steps"] if not step["holds"]] == claims
 
 
 def test_what_is_kept_can_be_looked_at(call, place, monkeypatch):
@@ -54,7 +77,7 @@ def test_what_is_kept_can_be_looked_at(call, place, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(place / "kept" / "state"))
     monkeypatch.setenv("SESSION_VAULT", str(place / "kept" / "demo.vault"))
     who = ["--tenant", "Tidewater Kettles", "--as", "Ottoline Quarrenby"]
-    assert len(call("sessions", "--json", *who).document["sessions"]) == 4
+    assert len(call("sessions", "--json", *who).document["sessions"]) == 5
     assert call("verify").code == 0
     assert call("verify", "--vault", "kept/damaged-copy.vault").code == 4
     done = call("demo", "--keep", "kept")
@@ -65,7 +88,7 @@ def test_what_is_kept_can_be_looked_at(call, place, monkeypatch):
     ("broken", "claims"),
     [
         pytest.param(
-            {"_verified": lambda *_: {"ok": True}, "readable": lambda *_: set()}, [7, 10], id="finds-nothing"
+            {"_verified": lambda *_: {"ok": True}, "readable": lambda *_: set()}, [7, 13], id="finds-nothing"
         ),
         pytest.param(
             {
@@ -74,7 +97,7 @@ def test_what_is_kept_can_be_looked_at(call, place, monkeypatch):
                 "readable": lambda texts, _: set(texts),
                 "_refuses_to_read": lambda *_: False,
             },
-            [3, 5, 7, 10],
+            [3, 5, 7, 13],
             id="refuses-nothing",
         ),
     ],

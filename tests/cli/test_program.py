@@ -55,14 +55,31 @@ def test_the_commands_are_those_that_are_promised():
         "fork",
         "restart",
         "view",
+        "erase",
+        "lineage",
+        "backup",
+        "restore",
+        "fsck",
+        "drill",
+        "worker",
     ]
     assert {path for path, _ in commands()} == {(name,) for name in promised} | {
-        ("keys", "rotate-passphrase"),
+        *(("keys", verb) for verb in ("rotate-passphrase", "list", "rotate", "barrier")),
         ("effects", "list"),
         ("effects", "resolve"),
         *(("grants", verb) for verb in ("give", "revoke", "list")),
         *(("break-glass", verb) for verb in ("request", "approve", "end")),
         *(("audit", verb) for verb in ("list", "verify", "export", "reveal")),
+        *(("tenants", verb) for verb in ("list", "show", "add")),
+        *(("principals", verb) for verb in ("list", "add", "remove")),
+        *(("hold", verb) for verb in ("place", "lift", "list")),
+        *(("retention", verb) for verb in ("preview", "run", "status", "explain", "undo", "trust-clock")),
+        *(("policy", verb) for verb in ("list", "show", "check", "activate", "diff", "pending")),
+        *(("policy", verb) for verb in ("approve", "cancel", "explain")),
+        *(("receipt", verb) for verb in ("list", "get", "show", "verify")),
+        *(("memory", verb) for verb in ("put", "get", "list", "search", "history")),
+        *(("artifact", verb) for verb in ("put", "get", "list")),
+        *(("subject", verb) for verb in ("export", "report", "erase")),
     }
 
 
@@ -70,9 +87,11 @@ def test_the_commands_are_those_that_are_promised():
 def test_every_command_takes_json_and_debug_and_names_its_vault(path, command):
     names = names_of(command)
     assert {"--json", "--debug"} <= names
-    assert ("--vault" in names) is (path != ("demo",))
-    of_the_vault = {"init", "demo", "verify", "info", "keys"}
-    assert ({"--tenant", "--as"} <= names) is (path[0] not in of_the_vault)
+    without = {("demo",), ("restore",), ("receipt", "show"), ("receipt", "verify")}
+    assert ("--vault" in names) is (path not in without)
+    of_the_vault = {"init", "demo", "verify", "info", "keys", "worker", "backup", "restore", "fsck", "drill"}
+    whose = path[0] not in of_the_vault and path not in without
+    assert ({"--tenant", "--as"} <= names) is whose
     assert not any("passphrase" in name for name in names)
 
 

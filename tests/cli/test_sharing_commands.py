@@ -184,3 +184,41 @@ def test_a_role_or_team_that_is_none_is_refused_in_one_sentence(call, customer, 
 def test_the_next_page_is_asked_for_in_the_same_roles_and_teams(call, vault, customer):
     done = call("sessions", "--limit", "1", "--role", "owner", "--team", "desk")
     assert "--role owner --team desk" in done.out
+
+
+def test_a_session_that_may_be_forked_is_gone_on_from_by_somebody_else(call, customer):
+    """O2"""
+    assert call("fork", customer, "--as", "bob").code == 3
+    given = call("grants", "give", customer, "bob", "--level", "L3", "--may", "fork", "--may", "append")
+    assert given.out == f"shared {customer} at L3\nto read and append and fork, until it is revoked\n"
+    done = call("fork", customer, "--as", "bob")
+    assert (done.code, done.err) == (0, "")
+    fork = done.out.split()[0]
+    assert len(call("show", fork, "--as", "bob", "--json").documents) == 3
+    assert call("show", fork).code == 3
+    call("grants", "revoke", customer, "bob")
+    refused = call("show", fork, "--as", "bob")
+    assert (refused.code, NAME in refused.out) == (3, False)
+    assert "cannot be read any more" in refused.err
+    assert call("sessions", "--as", "bob", "--json").document["sessions"][0]["id"] == fork
+
+
+def test_leave_to_fork_is_given_in_full_only(call, customer):
+    """O2"""
+    done = call("grants", "give", customer, "bob", "--may", "fork")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "L3" in done.err
+
+
+@pytest.mark.parametrize("role", ["support", "auditor", "privacy_officer"])
+def test_a_role_that_sees_the_tenants_sessions_lists_them_as_it_sees_them(call, customer, role):
+    """O3, R1"""
+    listed = call("sessions", "--as", "sam", "--role", role, "--json").document["sessions"]
+    assert customer in [item["id"] for item in listed]
+    shown = call("sessions", "--as", "sam", "--role", role)
+    assert (shown.code, shown.err) == (0, "")
+    for text in (json.dumps(listed), shown.out):
+        assert not any(hidden in text for hidden in (NAME, "Quarrenby", MAIL, CARD))
+    trail = call("audit", "list", "--as", "pia", "--role", "privacy_officer", "--who", "sam", "--json")
+    assert [entry["said"]["action"] for entry in trail.document["entries"]] == ["list", "list"]
+    assert call("show", "latest", "--as", "sam", "--role", role).code == 3

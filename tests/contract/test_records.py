@@ -38,6 +38,8 @@ def session_row(number, **changes):
         forked_from=None,
         base_seq=0,
         base_chain=b"",
+        retention=b"",
+        due_hour=0,
         about=b"about",
         mac=number.to_bytes(32),
     )

@@ -86,7 +86,7 @@ def test_all_that_share_a_commit_are_told_that_the_disk_is_full(vault, session, 
     writer = vault._database._writer
     pages = writer.execute("PRAGMA page_count").fetchone()[0]
     writer.execute(f"PRAGMA max_page_count = {pages}")
-    results = together(vault, [lambda o=o: o.append("a.b", "x" * 30_000) for o in others])
+    results = together(vault, [lambda o=o: o.append("a.b", os.urandom(30_000).hex()) for o in others])
     assert {type(result) for result in results} == {StorageFull}
     assert all(list(other.events()) == [] for other in others)
     writer.execute("PRAGMA max_page_count = 1000000")
@@ -179,7 +179,7 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room(small_disk, room):
 def test_a_vault_cannot_be_made_on_a_full_disk_and_can_when_there_is_room(small_disk):
     """Bad input"""
     ballast, made = small_disk / "ballast", 0
-    for left in range(0, 300_000, 24_576):
+    for left in range(0, 600_000, 49_152):
         ballast.write_bytes(bytes(3 * 2**20 - 8_192 - left))
         with contextlib.suppress(StorageUnavailable, KeyUnavailable):
             Vault.create(small_disk / "vault").close()

@@ -17,6 +17,7 @@ import pytest
 
 from vault import Vault, errors, model
 from vault.config import Settings
+from vault.erasure import fsck
 from vault.sessions import prepare
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +29,7 @@ ADR = DOCS / "explanation" / "adr"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 
 KEPT = {"clear", "blind index", "sealed", "keyed hash", "hash", "random"}
-GOES_WITH = {"session", "tenant", "vault"}
+GOES_WITH = {"session", "item", "tenant", "vault"}
 STATUSES = {"works", "partly", "not yet"}
 GROUPS = {"L": 12, "C": 5, "S": 7, "O": 4, "R": 5, "D": 7, "K": 4, "A": 8}
 
@@ -101,10 +102,22 @@ def test_every_kind_of_finding_is_listed():
     """K4."""
     source = "".join(map(read, (ROOT / "vault" / "audit").glob("verify*.py")))
     used = set(re.findall(r'(?:kind=|_found\(\s*)"(\w+)"', source))
-    section = read(REFERENCE / "errors.md").partition("## Findings")[2]
-    listed = {kind for row in rows(section) for kind in row[0].split(", ")} - {"kind"}
+    used |= set(re.findall(r'Found\(\s*"(\w+)"', read(ROOT / "vault" / "derived" / "verification.py")))
     assert used
-    assert listed == used
+    assert listed_kinds("verify") == used
+
+
+def listed_kinds(command: str) -> set[str]:
+    section = read(REFERENCE / "errors.md").partition(f"## Findings of `{command}`")[2].partition("\n## ")[0]
+    return {kind for row in rows(section) for kind in row[0].split(", ")} - {"kind"}
+
+
+def test_every_kind_of_finding_of_fsck_is_listed():
+    """D6."""
+    source = read(ROOT / "vault" / "erasure" / "fsck.py")
+    used = set(re.findall(r'kind="(\w+)"', source)) | fsck.LINEAGE
+    assert listed_kinds("fsck") == used
+    assert used >= fsck.DAMAGE
 
 
 # -------------------------------------------------------------------------------------- settings

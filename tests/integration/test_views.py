@@ -2,17 +2,21 @@
 
 import base64
 import dataclasses
+import functools
 import html
 import io
+import itertools
 import json
 import re
 import urllib.parse
 
 import pytest
 
-from vault import Principal, Vault
+from vault import Principal, Vault, wiring
 from vault.adapters.session_jsonl import export_session
 from vault.model import LEVELS
+from vault.redaction.spans import Span
+from vault.sessions.viewing import Viewer
 
 TOKEN = "sk-proj-Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4zAb7cDe0f"
 MAIL = "mei.quixley@posteo.example"
@@ -108,6 +112,9 @@ TEXTS = {
     "json": nested({"mail": f"to {MAIL}", FIRST: CARD, "said": f"{LAST} has {TOKEN}"}, 4),
     "later": f"Please call {LATER} tomorrow.",
 }
+#: One message in parts, so short that each value is in several.
+_WHOLE = f"Key {TOKEN}, mail {MAIL}, card {CARD}, for {FIRST} {LAST}."
+PARTED = [_WHOLE[at : at + 9] for at in range(0, len(_WHOLE), 9)]
 
 
 def plant(session):
@@ -138,6 +145,8 @@ def plant(session):
         run.effect("pay", CARD, {"iban": IBAN, "to": LAST}).intend()
         run.append("context.summarized", {"summary": f"{FIRST} pays with {CARD}", "through": 3})
         run.append("state.changed", {"from": "new", "to": "waiting"})
+        run.append("state.changed", {"from": FIRST, "to": f"waiting for {MAIL}"})
+        run.append("message.assistant", {"content": [{"type": "text", "text": part} for part in PARTED]})
         run.checkpoint()
         run.append("tool.requested", {"arguments": json.dumps({"to": MAIL})}, tool=f"ask {FIRST}")
     session.append("message.user", {"content": f"{FIRST}: is {MAIL} right? {TOKEN}"})
@@ -320,10 +329,12 @@ def test_a_list_of_shared_sessions_shows_nothing_planted(planted, level):
 
 
 @pytest.mark.parametrize("reader", BELOW)
-def test_a_list_of_sessions_is_of_ones_own(planted, reader):
-    """O1, S2"""
-    vault, _ = planted
-    assert vault.access(READERS[reader][0]).sessions.find().items == ()
+def test_a_list_of_sessions_is_of_ones_own_or_shows_a_tenants_role_nothing_planted(planted, reader):
+    """O1, R1, S2"""
+    vault, session = planted
+    items = vault.access(READERS[reader][0]).sessions.find().items
+    assert [item.id for item in items] == ([] if reader.startswith("grantee") else [session.id])
+    assert leaks(items) == []
 
 
 def test_the_owner_sees_everything_as_it_was_written(planted):
@@ -555,6 +566,51 @@ def test_a_fork_and_its_original_know_each_others_names(vault, named_in):
     assert said(vault, SUPPORT, fork) == ["Please call [NAME].", "And [NAME] again."]
 
 
+def by_effect(session, name):
+    with session.run(lease_seconds=300) as run:
+        run.effect("email.send", "mail-1", {"user": {"first_name": name}}).intend()
+
+
+def by_key_of_another_type(event_type, payload):
+    def told(session, name):
+        session.append(event_type, json.loads(json.dumps(payload).replace("NAME", name)))
+
+    return told
+
+
+TELLERS = {
+    "an intended effect": by_effect,
+    "an approval": by_key_of_another_type("approval.requested", {"what": "a refund", "by": "NAME"}),
+    "an approval's object": by_key_of_another_type("approval.granted", {"customer": {"name": "NAME"}}),
+    "a decision": by_key_of_another_type("decision.made", {"decision": "pay", "by": "NAME"}),
+    "a failed tool": by_key_of_another_type("tool.failed", {"error": {"user": {"first_name": "NAME"}}}),
+    "a failed tool's text": by_key_of_another_type("tool.failed", {"error": '{"first_name": "NAME"}'}),
+    "a product's own type": by_key_of_another_type("crm.synced", {"rows": [{"last_name": "NAME"}]}),
+    "a call in a message": by_key_of_another_type(
+        "message.assistant",
+        {"tool_calls": [{"function": {"name": "mail", "arguments": '{"first_name": "NAME"}'}}]},
+    ),
+}
+
+
+@pytest.mark.parametrize("teller", TELLERS)
+def test_a_name_is_learnt_from_whatever_names_it(vault, teller):
+    """R2: also when it is told after the reader has looked once"""
+    session = vault.access(OWNER).sessions.create()
+    session.append("message.user", {"content": f"Please call {LATER}."})
+    assert said(vault, SUPPORT, session) == [f"Please call {LATER}."]
+    TELLERS[teller](session, LATER)
+    assert said(vault, SUPPORT, session) == ["Please call [NAME]."]
+
+
+def test_words_that_nothing_names_are_learnt_from_no_sentence(vault):
+    """R2"""
+    session = vault.access(OWNER).sessions.create()
+    session.append("message.user", {"content": f"Please call {LATER}."})
+    session.append("crm.synced", {"note": f"{LATER} called", "subject": LATER})
+    assert said(vault, SUPPORT, session) == [f"Please call {LATER}."]
+
+
 # ------------------------------------------------------------------------- what is split over two events
 
 SPLIT = [
@@ -696,3 +752,77 @@ def test_whole_messages_beside_each_other_stay_as_they_are(vault):
     session = written_in_parts(vault, parts, SHAPES["content"])
     shown = texts_of(vault.access(SUPPORT).sessions.resume(session.id))
     assert shown == [*parts[:3], "ask [NAME]", parts[4]]
+
+
+def test_one_more_detector_adds_to_what_a_view_hides(place, monkeypatch):
+    """R2: as Presidio's recognizers, where they are asked for"""
+
+    def added(find):
+        return lambda text: [*find(text), *(Span(*m.span(), "PLATE", 2) for m in PLATE.finditer(text))]
+
+    monkeypatch.setattr(wiring, "Viewer", functools.partial(Viewer, added=added))
+    with Vault.create(place / "another", settings={"synchronous": "NORMAL"}) as vault:
+        session = vault.access(OWNER).sessions.create()
+        session.append("message.user", {"content": f"Mail {MAIL} about B-XY 77."})
+        assert said(vault, SUPPORT, session) == ["Mail [EMAIL] about [PLATE]."]
+
+
+PLATE = re.compile(r"[A-Z]{1,3}-[A-Z]{1,2} [0-9]{1,4}")
+
+
+# ------------------------------------------------------------------- what is split over parts of one message
+
+
+def in_parts(vault, *messages):
+    """A session that knows a name, and messages that consist of these parts."""
+    session = vault.access(OWNER).sessions.create()
+    session.append("tool.returned", {"user": {"first_name": FIRST}})
+    for parts in messages:
+        session.append("message.user", {"content": [{"type": "text", "text": part} for part in parts]})
+    return session
+
+
+def parts_of(vault, principal, session):
+    events = vault.access(principal).sessions.resume(session.id).events(types=["message.user"])
+    return [[part["text"] for part in event.payload["content"]] for event in events]
+
+
+@pytest.mark.parametrize("reader", ["support", "officer"])
+@pytest.mark.parametrize(("before", "value", "after"), SPLIT)
+def test_a_value_that_is_split_over_two_parts_of_a_message_is_hidden_in_both(
+    vault, before, value, after, reader
+):
+    """R2: wherever the seam is"""
+    for cut in range(1, len(value), 3):
+        session = in_parts(vault, [before + value[:cut], value[cut:] + after])
+        ((first, second),) = parts_of(vault, READERS[reader][0], session)
+        assert re.fullmatch(re.escape(before) + r"\[[A-Z_]+\] ?", first), (cut, first)
+        assert re.fullmatch(r" ?\[[A-Z_]+\]" + re.escape(after), second), (cut, second)
+
+
+@pytest.mark.parametrize("length", [1, 5])
+def test_a_value_over_many_parts_and_over_the_next_message_is_hidden_in_all(vault, length):
+    """R2"""
+    text = f"the key is {TOKEN} and the mail is {MAIL} now"
+    parts = [text[at : at + length] for at in range(0, len(text), length)]
+    session = in_parts(vault, parts[:20], parts[20:])
+    shown = "".join(itertools.chain.from_iterable(parts_of(vault, SUPPORT, session)))
+    assert leaks(shown, shreds([TOKEN, MAIL])) == []
+    assert shown.startswith("the key is ")
+    assert shown.endswith(" now")
+
+
+def test_equal_parts_are_hidden_only_where_they_belong_to_a_value(vault):
+    """R2"""
+    session = in_parts(vault, ["4111", "is the first, then 4111 1111 1111 ", "1111", " end"])
+    assert parts_of(vault, SUPPORT, session) == [["4111", "is the first, then [CARD]", "[CARD]", " end"]]
+
+
+def test_cells_of_a_table_are_no_parts_of_one_text(vault):
+    """R2"""
+    session = vault.access(OWNER).sessions.create()
+    cells = ["4111", "1111", "1111", "1111"]
+    session.append("tool.returned", {"rows": [{"n": cell} for cell in cells], "content": cells})
+    (event,) = view_of(vault, OFFICER, session)
+    assert [row["n"] for row in event.payload["rows"]] == cells
+    assert event.payload["content"] == ["[CARD]"] * 4

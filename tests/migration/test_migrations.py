@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from vault import Principal, Vault, data, new_run_id
+from vault.erasure.policies import Policies
 from vault.errors import NewerVault, StorageUnavailable
 from vault.sessions import prepare
 
@@ -121,6 +122,7 @@ def first(tmp_path, monkeypatch):
     place, run = tmp_path / "first", new_run_id()
     with monkeypatch.context() as patch, Vault.create(place) as vault:
         patch.setattr(prepare, "_found_by", lambda tenant, new: (None, ()))  # events had no such index
+        patch.setattr(Policies, "__call__", lambda *_: b"")  # and sessions no terms
         session = vault.access(ALICE).sessions.create(title="kept", labels={"a": "b"}, external_id="x")
         for number in range(3):
             session.append("a.b", number, run=run)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.security import surgery
 from vault import Principal, Trigger, Vault, new_run_id
+from vault.clock import SystemClock
 from vault.errors import KeyUnavailable, Tampered
 from vault.model import session_bytes
 from vault.policy.freshness import Observation
@@ -24,6 +25,8 @@ EXTERNAL = "order 66"
 CUSTOMER, FILE = "crm/customer/42", "file/report.txt"
 #: The lease of a run in the specimen: its clock ticks a second with every look.
 LEASE_SECONDS = 86_400
+_HOUR_US = 3_600_000_000
+_WEEK_US = 7 * 86_400_000_000
 BY_HAND = Trigger(after_tool=False, every_events=None, every_seconds=None)
 
 Calls = dict[str, Callable[[], object]]
@@ -174,8 +177,10 @@ class Specimen:
 class Ticking:
     """A clock that moves a second with every look."""
 
-    def __init__(self, start_us: int = 1_700_000_000_000_000) -> None:
-        self.us = start_us
+    def __init__(self, start_us: int | None = None) -> None:
+        # Of late: these are opened by the real clock, which hides a session of long ago.
+        # And from a full hour on: what is counted in hours is then the same at its beginning and its end.
+        self.us = (SystemClock().now_us() - _WEEK_US) // _HOUR_US * _HOUR_US if start_us is None else start_us
 
     def now_us(self) -> int:
         self.us += 1_000_000

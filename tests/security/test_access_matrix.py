@@ -4,9 +4,12 @@ Denied means: the error's class and words of an absent id, the same statements, 
 """
 
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.security.specimen import BY_HAND
 from tests.security.test_ownership import CALLS, Work, absent, outcome, public
@@ -14,7 +17,7 @@ from vault import Principal, Vault, new_event_id
 from vault.audit.oversight import Audit, BreakGlass, Grants
 from vault.errors import InvalidInput, NotFound
 from vault.model import uuid7
-from vault.policy.access import ROLES
+from vault.policy.access import ACTIONS, FULL_ACTIONS, ROLES, SHARED_ACTIONS, TABLE
 from vault.sessions.reader import SessionReader
 from vault.sessions.service import Sessions
 from vault.sessions.session import Session
@@ -29,6 +32,7 @@ RELATIONS = {
     "the-owner": ("acme", "alice", None),
     **{f"given-{level}": ("acme", f"given-{level}", (level, ())) for level in ("L0", "L1", "L2", "L3")},
     "given-append": ("acme", "given-append", ("L1", ("append",))),
+    "given-fork": ("acme", "given-fork", ("L3", ("fork",))),
     "of-a-team": ("acme", "tim", ("L2", ())),
     "of-the-tenant": ("acme", "bob", None),
     "of-another-tenant": ("globex", "alice", None),
@@ -81,7 +85,7 @@ BY_ID = {
     "resume": ("read", lambda access, one: access.sessions.resume(one)),
     "wake": ("read append", lambda access, one: access.sessions.wake(one)),
     "fork": ("fork", lambda access, one: access.sessions.fork(one)),
-    "restart": ("fork", lambda access, one: access.sessions.restart(one, "a summary")),
+    "restart": ("end", lambda access, one: access.sessions.restart(one, "a summary")),
     "give": ("share", lambda access, one: access.grants.give(one, "zoe", level="L0", until=UNTIL)),
     "revoke": ("share", lambda access, one: access.grants.revoke(one, "yves")),
     "of": ("share", lambda access, one: access.grants.of(one)),
@@ -270,7 +274,9 @@ def test_ones_own_lists_and_names_show_nothing_of_another(house, role, relation)
     """O1: a list of one's own, an external id, the last used; what is shared is listed as shared"""
     vault, victim, work = house
     access = vault.access(principal(role, relation))
-    assert victim.id not in {item.id for item in access.sessions.find().items}
+    listed = {item.id for item in access.sessions.find(limit=500).items}
+    assert (victim.id in listed) == (role in OF_THE_TENANT and "list" in allowed(role, relation))
+    assert not {item.id for item in access.sessions.find(subject="alice", limit=500).items} - listed
     for_theirs = outcome(lambda: access.sessions.resume_external(EXTERNAL))
     assert for_theirs == outcome(lambda: access.sessions.resume_external("no such id"))
     assert for_theirs[:2] == GONE
@@ -323,6 +329,71 @@ def test_every_public_use_case_is_asked_here():
     elsewhere = {"open", "find", "latest", "resume_external", "to_me", "create"}
     for face in (Sessions, Session, SessionReader, Grants, BreakGlass, Audit):
         assert public(face) <= asked | elsewhere
+
+
+def best(roles, relation, action):
+    """The level that the table gives for an action, by whichever role gives the most; None for none."""
+    share = RELATIONS[relation][2]
+    levels = [TABLE[role, "tenant"][action] for role in roles if action in TABLE.get((role, "tenant"), {})]
+    for role in roles if share else ():
+        given = TABLE.get((role, "grantee"), {}).get(action)
+        if given and (action not in SHARED_ACTIONS or action in share[1]):
+            levels += [] if action in FULL_ACTIONS and share[0] != "L3" else [min(given, share[0])]
+    return max(levels, default=None)
+
+
+def told(call):
+    """What the door gives: an error as a caller meets it, or whose leave it is."""
+    result = outcome(call)
+    return result if isinstance(result, tuple) else (result.own, result.owner, result.level)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    roles=st.frozensets(st.sampled_from([*ROLES, "nobody"])),
+    relation=st.sampled_from(sorted(WITHIN | {"of-another-tenant", "of-an-unknown-tenant"})),
+    action=st.sampled_from(ACTIONS),
+)
+def test_the_door_gives_what_the_table_gives_to_any_roles(house, roles, relation, action):
+    """O1, O2, O3, O4: every action, whoever asks; what is denied is what is absent, in class and words"""
+    vault, victim, _ = house
+    who = replace(principal("of-any", relation), roles=roles)
+    leave = vault.access(who).sessions._authorise
+    if action != "create":
+        theirs = told(lambda: leave.session(action, victim._id, recorded=False))
+        nothing = told(lambda: leave.session(action, uuid7(), recorded=False))
+        level = best(roles, relation, action) if relation in WITHIN else None
+        if level is None:
+            assert theirs == nothing
+            assert theirs[:2] == GONE or theirs[0] is True  # leave for its own, which that session is not of
+        else:
+            assert theirs == (False, victim._row.owner, level)
+    if relation in WITHIN:
+        of_tenant = told(lambda: leave.tenant(action))
+        levels = [
+            TABLE[role, "tenant"][action] for role in roles if action in TABLE.get((role, "tenant"), {})
+        ]
+        assert of_tenant == ((False, b"", max(levels)) if levels else told(lambda: leave.tenant("no-such")))
+        assert levels or of_tenant[:2] == GONE
+
+
+def test_every_action_of_the_table_is_asked_of_some_use_case():
+    """O3"""
+    long = {"request": "request_break_glass", "approve": "approve_break_glass"}
+    asked = {action for actions, _ in BY_ID.values() for action in actions.split()}
+    asked |= {action for actions in NOT_READS.values() for action in actions.split()}
+    asked = {long.get(action, action) for action in asked}
+    elsewhere = {
+        "create": "test_sessions_are_made_by_who_may_make_them_and_for_oneself",
+        "list": "test_ones_own_lists_and_names_show_nothing_of_another",
+        "directory": "tests/integration/test_administration.py",
+        "manage": "tests/integration/test_administration.py",
+        "erase": "tests of erasure",
+        "retain": "tests of retention",
+        "hold": "tests of holds",
+        "export": "tests/integration/test_subject_export.py",
+    }
+    assert set(ACTIONS) == asked | elsewhere.keys()
 
 
 @pytest.mark.parametrize("role", ROLES)

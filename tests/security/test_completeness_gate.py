@@ -4,6 +4,7 @@
 
 import sqlite3
 import tomllib
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,16 +12,24 @@ import pytest
 
 from tests.security import surgery
 from vault import Principal, Vault, new_event_id, new_run_id
+from vault.ports.keys import Doomed
 
 DECLARED = tomllib.loads(
     (Path(__file__).resolve().parents[2] / "docs" / "reference" / "columns.toml").read_text(encoding="utf-8")
 )
 KEPT = {"clear", "blind index", "sealed", "keyed hash", "mac", "hash", "random"}
-ERASED = {"with the session's rows", "key destroyed", "never: no personal data"}
+ERASED = {"with the session's rows", "with the item's rows", "key destroyed", "never: no personal data"}
 #: Bytes of a stored value by how it is kept.
-LENGTHS = {"blind index": {16}, "keyed hash": {16}, "mac": {32}, "hash": {32}, "random": {16}}
-#: Where nothing is written as nothing: the owner of a tenant's key, and what a session is no fork of.
-MAY_BE_EMPTY = {"keys.owner", "sessions.base_chain"}
+LENGTHS = {"blind index": {16}, "keyed hash": {16}, "mac": {32}, "hash": {16, 32}, "random": {16}}
+#: Where nothing is written as nothing: whose the vault's own keys are, what was destroyed where no key was,
+#: and what a session is no fork of.
+MAY_BE_EMPTY = {
+    "keys.owner",
+    "keys.tenant_id",
+    "destroyed.owner",
+    "destroyed.fingerprint",
+    "sessions.base_chain",
+}
 
 
 def schema_of(database: Path) -> Iterator[tuple[str, str]]:
@@ -55,6 +64,16 @@ def filled(vault, place):
     with session.run() as run:
         run.effect("a", "b", resource="c", subject="d").once(lambda _: "e")
     alice.sessions.fork(session.id).append("message.user", {"content": "hello"})
+    alice.memories.put(("a",), "b", {"c": "d"}, sources=[session])
+    alice.artifacts.put("e", bytes(range(256)) * 1_000, sources=[session])
+    doomed, tenant = uuid.UUID(session.id[4:]).bytes, vault._keys.tenant("acme", create=False).tenant_id
+    vault._store.condemn(bytes(16), tenant, [Doomed("epoch", doomed, None, frozenset())], 1)
+    vault._store.place_hold(bytes(16), tenant, [doomed], 2)
+    officer = vault.access(Principal(tenant="acme", subject="dpo", roles={"privacy_officer"}))
+    gone = alice.sessions.create()
+    gone.append("message.user", {"content": "hello"})
+    officer.erasure.erase(session=gone.id)
+    officer.retention.run()
     return place
 
 

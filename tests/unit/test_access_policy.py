@@ -11,33 +11,41 @@ from vault.policy.access import ACTIONS, RELATIONS, ROLES, Share, decide, decide
 
 #: The requirements' table, written again by hand: the highest view of whatever is allowed, - for what is not.
 GRID = """
-                          create read append end fork share list audit request approve reveal manage
-agent           owner     L3     L3   L3     L3  L3   -     L3   -     -       -       -      -
-agent           grantee   -      L3   L3     -   -    -     L3   -     -       -       -      -
-agent           tenant    -      -    -      -   -    -     -    -     -       -       -      -
-agent           stranger  -      -    -      -   -    -     -    -     -       -       -      -
-owner           owner     L3     L3   L3     L3  L3   L3    L3   -     -       -       -      -
-owner           grantee   -      L3   L3     -   -    -     L3   -     -       -       -      -
-owner           tenant    -      -    -      -   -    -     -    -     -       -       -      -
-owner           stranger  -      -    -      -   -    -     -    -     -       -       -      -
-support         owner     -      -    -      -   -    -     -    -     -       -       -      -
-support         grantee   -      -    -      -   -    -     -    -     -       -       -      -
-support         tenant    -      L1   -      -   -    -     L1   -     L1      -       -      -
-support         stranger  -      -    -      -   -    -     -    -     -       -       -      -
-auditor         owner     -      -    -      -   -    -     -    -     -       -       -      -
-auditor         grantee   -      -    -      -   -    -     -    -     -       -       -      -
-auditor         tenant    -      L0   -      -   -    -     L0   L0    -       -       -      -
-auditor         stranger  -      -    -      -   -    -     -    -     -       -       -      -
-privacy_officer owner     -      -    -      -   -    -     -    -     -       -       -      -
-privacy_officer grantee   -      -    -      -   -    -     -    -     -       -       -      -
-privacy_officer tenant    -      L2   -      -   -    -     L2   L0    L2      L0      L2     -
-privacy_officer stranger  -      -    -      -   -    -     -    -     -       -       -      -
-administrator   owner     -      -    -      -   -    -     -    -     -       -       -      -
-administrator   grantee   -      -    -      -   -    -     -    -     -       -       -      -
-administrator   tenant    -      -    -      -   -    -     -    -     -       -       -      L0
-administrator   stranger  -      -    -      -   -    -     -    -     -       -       -      -
+                         create read app end fork share list audit ask agree rev man dir erase ret hold export
+agent           owner    L3     L3   L3  L3  L3   -     L3   -     -   -     -   -   -   L3    -   -    -
+agent           grantee  -      L3   L3  -   L3   -     L3   -     -   -     -   -   -   -     -   -    -
+agent           tenant   -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
+agent           stranger -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
+owner           owner    L3     L3   L3  L3  L3   L3    L3   -     -   -     -   -   -   L3    -   -    L3
+owner           grantee  -      L3   L3  -   L3   -     L3   -     -   -     -   -   -   -     -   -    -
+owner           tenant   -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
+owner           stranger -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
+support         owner    -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
+support         grantee  -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
+support         tenant   -      L1   -   -   -    -     L1   -     L1  -     -   -   -   -     -   -    -
+support         stranger -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
+auditor         owner    -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
+auditor         grantee  -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
+auditor         tenant   -      L0   -   -   -    -     L0   L0    -   -     -   -   -   -     -   -    -
+auditor         stranger -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
+privacy_officer owner    -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
+privacy_officer grantee  -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
+privacy_officer tenant   -      L2   -   -   -    -     L2   L0    L2  L0    L2  -   L0  L0    L0  L0   L3
+privacy_officer stranger -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
+administrator   owner    -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
+administrator   grantee  -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
+administrator   tenant   -      -    -   -   -    -     -    -     -   -     -   L0  L0  -     -   -    -
+administrator   stranger -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
 """
-_LONG = {"request": "request_break_glass", "approve": "approve_break_glass"}
+_LONG = {
+    "app": "append",
+    "ask": "request_break_glass",
+    "agree": "approve_break_glass",
+    "rev": "reveal",
+    "man": "manage",
+    "dir": "directory",
+    "ret": "retain",
+}
 _HEAD, *_ROWS = [line.split() for line in GRID.strip().splitlines()]
 MAY = {
     (role, relation, _LONG.get(action, action)): level
@@ -51,7 +59,7 @@ actions = st.sampled_from(ACTIONS)
 shares = st.builds(
     Share,
     level=st.sampled_from(LEVELS),
-    may=st.sampled_from([frozenset(), frozenset({"append"}), frozenset({"end", "share", "audit"})]),
+    may=st.frozensets(st.sampled_from(["append", "fork", "end", "share", "audit"])),
     until_us=st.none() | st.integers(0, 100),
 )
 times = st.integers(0, 100)
@@ -81,7 +89,7 @@ def test_every_role_may_do_what_the_table_says_and_nothing_else(role, relation):
         pytest.param(frozenset({"auditor", "support"}), "append", id="roles-not-listed"),
         pytest.param(frozenset({"Agent"}), "read", id="another-spelling"),
         pytest.param(frozenset({""}), "read", id="an-empty-role"),
-        pytest.param(frozenset({"agent"}), "erase", id="an-action-not-listed"),
+        pytest.param(frozenset({"agent"}), "shred", id="an-action-not-listed"),
         pytest.param(frozenset({"agent"}), "", id="an-empty-action"),
         pytest.param(frozenset({"agent"}), "READ", id="an-action-in-another-spelling"),
     ],
@@ -123,7 +131,8 @@ def test_what_is_shared_never_exceeds_the_share_or_the_role(of, action, share, n
     """O2, R1"""
     decision, by_role = decide_shared(of, action, share, now_us), decide(of, action, "grantee")
     ends = share.until_us is not None and share.until_us <= now_us
-    may = action in {"read", "list"} or (action == "append" and "append" in share.may)
+    may = action in {"read", "list"} or (action in {"append", "fork"} and action in share.may)
+    may = may and (action != "fork" or share.level == "L3")
     assert decision.allowed == (by_role.allowed and may and not ends)
     if decision.allowed:
         assert decision.level == min(share.level, by_role.level)
@@ -163,3 +172,14 @@ def test_only_the_four_levels_are_levels(name):
     """R1"""
     assert all(is_level(level) for level in ("L0", "L1", "L2", "L3"))
     assert not is_level(name)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_leave_to_fork_holds_in_full_only(level):
+    """O2: a fork goes on from all that its original holds"""
+    share = Share(level=level, may=frozenset({"fork"}), until_us=None)
+    for role in ("agent", "owner"):
+        decision = decide_shared(frozenset({role}), "fork", share, 0)
+        assert decision.allowed == (level == "L3")
+        assert decide_shared(frozenset({role}), "read", share, 0).level == level
+        assert not decide_shared(frozenset({role}), "append", share, 0).allowed

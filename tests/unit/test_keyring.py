@@ -11,7 +11,7 @@ import traceback
 
 import pytest
 
-from vault import Principal, Vault
+from vault import Principal, Vault, data
 from vault.errors import (
     InvalidInput,
     KeyUnavailable,
@@ -21,6 +21,7 @@ from vault.errors import (
     VaultExists,
     WrongKey,
 )
+from vault.keyring import file as key_file
 
 ALICE = Principal(tenant="acme", subject="alice")
 PASSPHRASE, OTHER = "correct horse battery", "incorrect horse battery"
@@ -392,3 +393,143 @@ def test_without_any_one_key_nothing_is_read(place, purpose):
     connection.close()
     with pytest.raises((KeyUnavailable, Tampered)):
         said(place)
+
+
+def test_the_keys_of_the_first_schema_open_and_take_what_came_since(place):
+    """K3, point 3"""
+    filled(place)
+    scripts = sorted((data.migrations() / "sqlite" / "keys").glob("*.sql"))
+    with sqlite3.connect(place / "first.db") as older, sqlite3.connect(place / "keys.db") as newer:
+        older.executescript(scripts[0].read_text(encoding="utf-8"))
+        older.execute(
+            *newer.execute("SELECT sql FROM sqlite_schema WHERE name = '_sqlite_migrations'").fetchone()
+        )
+        older.execute("PRAGMA journal_mode = WAL")
+        for table, columns in {
+            "root": "vault_id, provider, record",
+            "keys": "purpose, scope, epoch, owner, wrapped",
+            "_sqlite_migrations": "id, migration_set, name, applied_at",
+        }.items():
+            rows = newer.execute(f"SELECT {columns} FROM {table} ORDER BY 1").fetchall()
+            rows = rows[:1] if table == "_sqlite_migrations" else rows
+            older.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+    older.close()
+    newer.close()
+    (place / "first.db").replace(place / "keys.db")
+    for turn in range(2):
+        with Vault.open(place) as vault:
+            vault.access(ALICE).sessions.create(external_id=f"new {turn}").append(
+                "note.made", {"text": "new"}
+            )
+            keys, tenant = vault._keys, vault._keys.tenant("acme", create=False)
+            keys.create_item(tenant, bytes(16), bytes([turn]) * 16, "free", [])
+            assert vault.keys.barrier().passed
+        assert said(place) == [{"text": "kept"}]
+    with Vault.open(place) as vault:
+        for turn in range(2):
+            session = vault.access(ALICE).sessions.resume_external(f"new {turn}")
+            assert [event.payload for event in session.events()] == [{"text": "new"}]
+        assert vault.verify().ok
+
+
+# ------------------------------------------------------------------------------- another root key
+
+
+def test_a_new_root_key_elsewhere_takes_the_place_of_the_old_one_there(place, tmp_path):
+    safe = tmp_path / "safe"
+    safe.mkdir()
+    filled(place, root=f"file:{safe / 'the.key'}")
+    (safe / "the.key").chmod(0o400)
+    old = (safe / "the.key").read_bytes()
+    with Vault.open(place) as vault:
+        vault.keys.rotate()
+    assert [file.name for file in safe.iterdir()] == ["the.key"]
+    assert (safe / "the.key").read_bytes() != old
+    assert said(place) == [{"text": "kept"}]
+
+
+def test_a_root_key_behind_a_link_is_replaced_where_it_lies(place, tmp_path):
+    filled(place)
+    (place / "root.key").rename(tmp_path / "real.key")
+    (place / "root.key").symlink_to(tmp_path / "real.key")
+    old = (tmp_path / "real.key").read_bytes()
+    with Vault.open(place) as vault:
+        vault.keys.rotate()
+    assert (place / "root.key").is_symlink()
+    assert (tmp_path / "real.key").read_bytes() != old
+    assert said(place) == [{"text": "kept"}]
+
+
+def test_a_new_key_that_nothing_is_under_is_overwritten_by_the_next(place):
+    filled(place)
+    shutil.copy(place / "root.key", place / "root.key.next")
+    assert said(place) == [{"text": "kept"}]
+    assert (place / "root.key.next").exists()  # nobody but a replacement touches it
+    with Vault.open(place) as vault:
+        vault.keys.rotate()
+    assert not (place / "root.key.next").exists()
+    assert said(place) == [{"text": "kept"}]
+
+
+@pytest.mark.parametrize("left", ["old", "nothing", "zeros", "half"])
+def test_a_replacement_that_was_cut_off_is_finished_by_who_opens_the_vault(place, left):
+    filled(place)
+    old = (place / "root.key").read_bytes()
+    with Vault.open(place) as vault:
+        vault.keys.rotate()
+    (place / "root.key").rename(place / "root.key.next")
+    if left != "nothing":
+        (place / "root.key").touch(mode=0o600)
+        (place / "root.key").write_bytes({"old": old, "zeros": bytes(len(old)), "half": old[:40]}[left])
+    new = (place / "root.key.next").read_bytes()
+    assert said(place) == [{"text": "kept"}]
+    assert (place / "root.key").read_bytes() == new
+    assert not (place / "root.key.next").exists()
+
+
+def test_a_new_key_is_never_lost_to_one_that_comes_after(place):
+    """Cut off after the keys were wrapped under it, and replaced again at once"""
+    filled(place)
+    with Vault.open(place) as vault:
+        vault.keys.rotate()
+        (place / "root.key").rename(place / "root.key.next")
+        vault.keys.rotate()
+        assert not (place / "root.key.next").exists()
+        (place / "root.key").rename(place / "root.key.next")
+        (place / "root.key.next").chmod(0o640)
+        with pytest.raises(KeyUnavailable):
+            vault.keys.rotate()  # who can read it is somebody's to say: it is not touched
+        assert (place / "root.key.next").exists()
+        (place / "root.key.next").chmod(0o600)
+    assert said(place) == [{"text": "kept"}]
+
+
+def test_a_root_key_that_cannot_be_replaced_leaves_everything_as_it_was(place, tmp_path):
+    filled(place, root=f"file:{tmp_path / 'the.key'}")
+    old, record = (tmp_path / "the.key").read_bytes(), root_record(place)
+    with Vault.open(place) as vault:
+        (tmp_path / "the.key.next").mkdir()
+        with pytest.raises(KeyUnavailable):
+            vault.keys.barrier()
+        (tmp_path / "the.key.next").rmdir()
+    assert ((tmp_path / "the.key").read_bytes(), root_record(place)) == (old, record)
+    assert said(place) == [{"text": "kept"}]
+
+
+def root_record(place) -> bytes:
+    with sqlite3.connect(place / "keys.db") as connection:
+        (record,) = connection.execute("SELECT record FROM root").fetchone()
+    connection.close()
+    return record
+
+
+def test_what_stands_beside_the_key_file_is_not_overwritten_while_it_may_be_the_key(tmp_path):
+    """K3: the second line, behind finishing what was cut off"""
+    key, record = key_file.create("the.key", tmp_path, None)
+    (tmp_path / "the.key.next").write_bytes(b"perhaps the key")
+    with pytest.raises(KeyUnavailable, match="not in its place"):
+        key_file.make_next(record, tmp_path, bytes(32), None)
+    assert (tmp_path / "the.key.next").read_bytes() == b"perhaps the key"
+    made, named = key_file.make_next(record, tmp_path, key, None)
+    assert key_file.open_key(record, tmp_path, None) == key
+    assert key_file.open_key(named, tmp_path, None) == made

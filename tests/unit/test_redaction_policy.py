@@ -368,6 +368,8 @@ def refused(text):
     [
         pytest.param("version = \n", "line 1: not valid TOML", id="not-toml"),
         pytest.param(HEAD + "x = 'abc", "line 3: not valid TOML", id="not-toml-at-its-end"),
+        pytest.param(HEAD + "x" + ".x" * 65 + " = 1\n", "line 3: more than 64 dots", id="key-of-many-parts"),
+        pytest.param(HEAD + "[x" + ".x" * 65 + "]\n", "line 3: more than 64 dots", id="header-of-many-parts"),
         pytest.param('version = 2\nname = "mine"', "line 1: version: write version = 1", id="version"),
         pytest.param('\nname = "mine"', "line 1: version: is missing; write version", id="no-version"),
         pytest.param('version = 1\n\nname = "Mine!"', "line 3: name: write 1 to 64", id="name"),
@@ -423,6 +425,14 @@ def refused(text):
 def test_an_error_names_file_line_field_and_what_to_write_instead(text, where):
     """D1"""
     assert refused(text).startswith(f"mine.toml, {where}")
+
+
+@pytest.mark.parametrize("value", ["[" * 50_000, "9" * 50_000], ids=["brackets", "digits"])
+def test_what_its_reader_cannot_take_is_refused_like_the_rest(value):
+    """D1: tomllib raises RecursionError and ValueError for these, and names no line"""
+    assert refused(HEAD + f"x = {value}") == (
+        "mine.toml: not field rules; a number in it is too long or it is nested too deep"
+    )
 
 
 def test_an_error_quotes_nothing_of_the_document():

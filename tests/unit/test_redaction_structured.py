@@ -10,7 +10,7 @@ from stdnum import get_cc_module
 
 from vault.redaction.normalise import read
 from vault.redaction.structured import LOOKUPS_MAX, structured
-from vault.redaction.structured_ids import _IDS
+from vault.redaction.structured_ids_forms import IDS
 from vault.redaction.structured_numbers import cards, is_card
 
 
@@ -59,6 +59,8 @@ def with_check_digit(digits: str) -> str:
         pytest.param("2200", 16, id="Mir"),
         pytest.param("9792", 16, id="Troy"),
         pytest.param("8600", 16, id="Uzcard"),
+        pytest.param("1", 15, id="UATP"),
+        pytest.param("1946", 16, id="GPN"),
     ],
 )
 def test_cards_of_every_scheme_and_length_are_found(prefix, length):
@@ -282,6 +284,9 @@ def test_ip_addresses_are_found(address, around):
         "1.2.3.4.5",
         "300.1.1.1",
         "Chrome/120.0.0.0",
+        "Mozilla/5.0 (X11) AppleWebKit/537.36 Chrome/121.4.61.85 Safari/537.36",
+        "CriOS/119.1.60.109",
+        "Edg/118.3.208.46",
         "12:30:45",
         "std::vec",
         "abc::def",
@@ -338,6 +343,12 @@ def test_a_local_number_is_one_after_a_word_for_phone():
     [
         "+999 123456789",
         "1 + 2345678",
+        "152 + 687760854 = 687761006",
+        "(a[3] + 687760854) * 2",
+        "SKU 517-451-5246",
+        "item no. 415-555-2671",
+        '"part_number": "415-555-2671"',
+        "model: 212-555-0187",
         "123-456-7890",
         "8416 415 555 2671",
         "phone launched 2024-05-15",
@@ -347,6 +358,12 @@ def test_a_local_number_is_one_after_a_word_for_phone():
 def test_digits_that_no_country_numbers_are_no_phone(text):
     """R2"""
     assert found(text, "PHONE") == []
+
+
+def test_a_plus_that_adds_nothing_and_a_number_of_no_goods_are_a_phones():
+    """R2"""
+    assert found("Tel. + 49 30 901820", "PHONE") == ["+ 49 30 901820"]
+    assert found("ask: 415-555-2671", "PHONE") == ["415-555-2671"]
 
 
 def test_beyond_the_lookups_candidates_are_marked_unchecked():
@@ -386,6 +403,26 @@ def test_beyond_the_lookups_candidates_are_marked_unchecked():
         ("Passport No.", "123456789"),
         ("driver's license", "D1234567"),
         ("national ID", "12345678"),
+        ("ЕГН", "7523169263"),
+        ("егн", "7523169263"),
+        ("Единен граждански номер", "7523169263"),
+        ("ИНН", "500100732259"),
+        ("СНИЛС", "112-233-445 95"),
+        ("Паспорт", "45 08 123456"),
+        ("РНОКПП", "1759013776"),
+        ("ΑΜΚΑ", "01013099997"),
+        ("ΑΦΜ", "094259216"),
+        ("EMŠO", "0101006500006"),
+        ("JMBG", "0101006500006"),
+        ("ЈМБГ", "0101006500006"),
+        ("adószám", "12892312"),
+        ("Adóazonosító jel", "8071592153"),
+        ("TAJ szám", "123 456 788"),
+        ("תעודת זהות", "039337423"),
+        ("マイナンバー", "6214 9832 0257"),
+        ("cartão de cidadão", "00000000 0 ZZ4"),
+        ("CNIC", "42201-0397640-8"),
+        ("dowód osobisty", "ABC 123456"),
     ],
 )
 @pytest.mark.parametrize("around", ["my {} is {} ok", "{}: {}", '"{}": "{}"'])
@@ -413,6 +450,12 @@ def test_an_id_where_words_have_no_spaces_is_found():
         "BSN 111222334",
         "passport expires in 2031",
         "nhs 1234567890",
+        "ЕГН 7523169264",
+        "ИНН 500100732258",
+        "ΑΜΚΑ 01013099996",
+        "EMŠO 0101006500007",
+        "adószám 12892313",
+        "предегн 7523169263",
     ],
 )
 def test_an_id_that_fails_its_check_is_none(text):
@@ -427,7 +470,7 @@ def test_a_failed_id_does_not_hide_the_next_one():
 
 def test_every_check_that_is_named_exists():
     """R2"""
-    for entry in _IDS:
+    for entry in IDS:
         if entry.check:
             assert get_cc_module(*entry.check).is_valid("1") is False
 
@@ -454,6 +497,60 @@ def test_a_date_of_birth_is_told_by_its_words(written, around):
     assert found(around.format(written), "BIRTH_DATE") == [written]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "geboortedatum: {}",
+        "geboren op {}",
+        "data urodzenia: {}",
+        "urodzona {}",
+        "ur. {}",
+        "född {}",
+        "Födelsedatum: {}",
+        "født den {}",
+        "fødselsdag {}",
+        "syntymäaika {}",
+        "datum narození: {}",
+        "narodený {}",
+        "datum rođenja {}",
+        "rojena {}",
+        "született {}",
+        "születési idő: {}",
+        "data nașterii: {}",
+        "născută pe {}",
+        "doğum tarihi: {}",
+        "sünniaeg {}",
+        "dzimšanas datums {}",
+        "gimimo data {}",
+        "tanggal lahir: {}",
+        "ngày sinh: {}",
+        "nascida em {}",
+        "nació el {}",
+        "Дата рождения: {}",
+        "ДАТА РОЖДЕНИЯ {}",
+        "родилась {}",
+        "дата народження {}",
+        "роден на {}",
+        "Ημερομηνία γέννησης: {}",
+        "ΗΜΕΡΟΜΗΝΙΑ ΓΕΝΝΗΣΗΣ {}",
+        "תאריך לידה: {}",
+        "تاريخ الميلاد: {}",
+        "जन्म तिथि {}",
+    ],
+)
+@pytest.mark.parametrize("written", ["28.12.1945", "1945-12-28", "28/12/1945"])
+def test_a_date_of_birth_is_told_in_many_languages(said, written):
+    """R2"""
+    assert found(said.format(written), "BIRTH_DATE") == [written]
+
+
+def test_a_month_in_another_script_and_a_year_first_are_a_date():
+    """R2"""
+    assert found("родился 12 мая 1990 года", "BIRTH_DATE") == ["12 мая 1990"]
+    assert found("született: 1990. május 17-én", "BIRTH_DATE") == ["1990. május 17"]
+    assert found("встреча 12.05.1990", "BIRTH_DATE") == []
+
+
 def test_other_dates_are_left_and_a_word_may_follow():
     """R2"""
     assert found("departs on 1992-09-13", "BIRTH_DATE") == []
@@ -476,6 +573,15 @@ def test_other_dates_are_left_and_a_word_may_follow():
         "Calle Mayor 5",
         "Via Roma 12",
         "P.O. Box 1234",
+        "Hummelstr. 3/2",
+        "Gürtelgasse 12/14/3",
+        "Mühlenweg 7-9",
+        "ulica Polna 5/12",
+        "ul. Jana Pawła II 7",
+        "Industrivägen 7",
+        "Storgatan 14b",
+        "Travessa do Carmo 8",
+        "Plaza Mayor 3",
     ],
 )
 def test_streets_are_told_by_their_names(street):
@@ -491,7 +597,16 @@ def test_a_field_for_a_street_holds_one_whatever_it_says():
 
 
 @pytest.mark.parametrize(
-    "text", ["take 5 minutes to drive", "Spring 5 is out", "line 12: error", "2 ways", "address: unknown"]
+    "text",
+    [
+        "take 5 minutes to drive",
+        "Spring 5 is out",
+        "line 12: error",
+        "2 ways",
+        "address: unknown",
+        "iPad 12",
+        "Notepad 5",
+    ],
 )
 def test_other_numbers_with_words_are_no_streets(text):
     """R2"""
@@ -510,6 +625,18 @@ def test_other_numbers_with_words_are_no_streets(text):
         ("Hauptstraße 12, 80331 München", "80331"),
         ("postal code: K1A 0B1", "K1A 0B1"),
         ("zip 80211", "80211"),
+        ("postal code 33452-025", "33452-025"),
+        ("postal code 41655088", "41655088"),
+        ("CEP 01310-100", "01310-100"),
+        ("CAP 00185", "00185"),
+        ("kod pocztowy 00-950", "00-950"),
+        ("postnummer 114 55", "114 55"),
+        ("PSČ 110 00", "110 00"),
+        ("código postal: 1000-205", "1000-205"),
+        ("Eircode D02 AF30", "D02 AF30"),
+        ("почтовый индекс: 101000", "101000"),
+        ("郵便番号 100-0001", "100-0001"),
+        ("Τ.Κ. 105 57", "105 57"),
     ],
 )
 def test_postcodes_are_told_by_a_word_a_state_or_a_street(text, code):
@@ -554,3 +681,8 @@ def test_names_and_ids_are_told_by_the_words_before_them(text, kind, value):
 def test_words_after_such_words_are_left(text):
     """R2"""
     assert found(text) == []
+
+
+def test_a_salary_cap_is_no_italian_postcode():
+    """R2"""
+    assert found("a cap 50000 of spending", "ZIP") == []

@@ -15,11 +15,14 @@ from vault import data
 from vault.model import LEVELS, Event
 from vault.policy.places import Rules
 from vault.policy.redaction import CLASSES, Rule, read_document
+from vault.redaction.detect import Detector
 from vault.redaction.masking import DEPTH_MAX, JSON_IN_STRINGS_MAX, STRING_LENGTH_MAX
 from vault.redaction.spans import INDIRECT, PERSONAL, SECRET, Span, resolved
 from vault.redaction.view import VIEW_BYTES_MAX, view, view_event
+from vault.redaction.vocabulary import Vocabulary, terms_in
 
 BELOW_FULL = LEVELS[:3]
+DETECTOR = Detector()
 SHIPPED = Rules(
     read_document(
         (data.policies() / "redaction.toml").read_text(encoding="utf-8"), file="redaction.toml"
@@ -328,7 +331,11 @@ def test_what_no_rule_names_is_hidden_at_l0_and_l1_and_searched_at_l2(value, sho
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
-        pytest.param({"class_": "public"}, ("<string>", "Call [EMAIL]", "Call ann@ex.org"), id="public"),
+        pytest.param(
+            {"class_": "public"},
+            ("<string>", "Call [EMAIL]", "Call " + pseudonym("EMAIL", "ann@ex.org")),
+            id="public",
+        ),
         pytest.param(
             {"class_": "personal", "kind": "NAME"},
             ("<string>", "[NAME]", pseudonym("NAME", "Call ann@ex.org")),
@@ -359,7 +366,39 @@ def test_each_class_is_treated_as_documented(said, shown):
 )
 def test_a_kept_word_is_shown_at_every_level(word):
     """R2"""
-    assert {seen({"a": word}, level, KEEP_ALL)["a"] for level in BELOW_FULL} == {word}
+    assert {seen({"a": word}, level, KEEP_ALL, find=DETECTOR.find)["a"] for level in BELOW_FULL} == {word}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Xiomara", ("<string>", "[NAME]", "NAME_")),
+        ("for-Xiomara", ("<string>", "for-[NAME]", "for-NAME_")),
+        ("4111111111111111", ("<string>", "[CARD]", "CARD_")),
+        ("AKIAIOSFODNN7EXAMPLE", ("<string>", "[SECRET]", "[SECRET]")),
+        ("waiting for Xiomara", ("<string>", "waiting for [NAME]", "waiting for NAME_")),
+        ("waiting for x@ex.org", ("<string>", "waiting for [EMAIL]", "waiting for EMAIL_")),
+    ],
+)
+def test_what_a_rule_calls_public_is_searched_all_the_same(text, shown):
+    """R2, R4: a state may be named after somebody"""
+    find = Detector(Vocabulary(terms_in({"first_name": "Xiomara"}))).find
+    for rules, event_type, place in (
+        (KEEP_ALL, "message.user", "a"),
+        (SHIPPED, "state.changed", "to"),
+    ):
+        views = [seen({place: text}, level, rules, event_type=event_type, find=find) for level in BELOW_FULL]
+        assert [re.sub("_[a-z]{16}", "_", found[place]) for found in views] == list(shown)
+
+
+@pytest.mark.parametrize("level", BELOW_FULL)
+def test_numbers_that_a_rule_calls_public_are_searched_and_counts_stay(level):
+    """R2, R4"""
+    usage = {"input_tokens": 1234567, "total_tokens": 98765432, "cache_read_input_tokens": 1200345}
+    payload = {"usage": usage, "created_at": 1764478800, "timestamp": 1764478800123}
+    assert seen(payload, level, SHIPPED, find=DETECTOR.find) == payload
+    hidden = seen({"created_at": 4111111111111111}, level, SHIPPED, find=DETECTOR.find)
+    assert hidden == {"created_at": "<number>"}
 
 
 @pytest.mark.parametrize(
@@ -592,7 +631,7 @@ def test_a_detector_that_fails_hides_all_that_it_was_asked_about():
     payload = {"a": "text", "role": "user", "b": 1234567, "c": ["x", {"zzz": "y"}], "password": "p"}
     assert seen(payload, "L2", SHIPPED, find=broken) == {
         "key_1": "[HIDDEN]",
-        "role": "user",
+        "role": "[HIDDEN]",
         "key_2": "<number>",
         "key_3": ["[HIDDEN]", {"key_1": "[HIDDEN]"}],
         "password": "<secret>",
@@ -635,7 +674,7 @@ def test_what_is_too_long_is_a_shape_and_is_not_searched(rules):
     text = "a" * (STRING_LENGTH_MAX + 1)
     for level in BELOW_FULL:
         assert list(seen({"content": text}, level, rules, find=broken).values()) == ["<string>"]
-    assert seen({"content": text[1:]}, "L2", KEEP_ALL) == {"content": text[1:]}
+    assert seen({"content": text[1:]}, "L2", KEEP_ALL, find=lambda _: []) == {"content": text[1:]}
     many = {"content": ["b" * 1000] * (VIEW_BYTES_MAX // 1000)}
     for level in BELOW_FULL:
         assert seen(many, level, rules, find=broken) == "<object>"
@@ -809,6 +848,7 @@ def test_what_the_vault_itself_knows_of_an_event_stays_at_every_level():
             "mail to ann@ex.org",
             (None, "mail to [EMAIL]", "mail to " + pseudonym("EMAIL", "ann@ex.org"), "mail to ann@ex.org"),
         ),
+        ("sk-live-abcdef", (None, "[API_KEY]", "[API_KEY]", "[API_KEY]")),
         (None, (None, None, None, None)),
     ],
 )

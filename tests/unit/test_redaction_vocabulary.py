@@ -64,6 +64,8 @@ def user() -> Vocabulary:
         ("use gift card 8887175", "gift card 8887175", "REFERENCE"),
         ("use the one with 4421486", "4421486", "REFERENCE"),
         ("the visa ending in 7447", "7447", "CARD"),
+        ("put it on my 7447 card", "7447", "CARD"),
+        ("my 7447 Visa card", "7447", "CARD"),
     ],
 )
 def test_a_value_of_a_field_is_found_in_free_text(user, text, value, kind):
@@ -76,9 +78,10 @@ def test_a_value_of_a_field_is_found_in_free_text(user, text, value, kind):
     [
         "meine Meinung",
         "homeiest",
-        "mei is lower case, and three letters",
+        "Here mei is lower case, and three letters",
         "a gold membership by gift card",
         "it costs 7447 or 35",
+        "7447 points",
         "flights from Denver",
         "number 1802110",
         "M05KNLX",
@@ -138,6 +141,32 @@ def test_names_that_are_words_do_not_mask_everything(text, names):
     """R2"""
     people = [{"first_name": "Will", "last_name": "May"}, {"first_name": "Grace"}, {"last_name": "Hopkins"}]
     assert found(Vocabulary(terms_in(people)), text) == [(name, "NAME") for name in names]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        pytest.param("booked for mia?", ["mia"], id="no capitals anywhere"),
+        pytest.param("Booked for mia?", [], id="whoever writes capitals means none"),
+        pytest.param("mail for ms li goes out", ["li"], id="after a title"),
+        pytest.param("mr taylor and ms baker", ["taylor", "baker"], id="words after titles"),
+        pytest.param("my name is baker", ["baker"], id="told in lower case"),
+        pytest.param("the baker and the taylor, in a li", [], id="words in lower case"),
+        pytest.param("First Name - Mia, Last Name - Baker, Born", ["Mia", "Baker"], id="a list of fields"),
+        pytest.param("- Baker is closed", [], id="a list"),
+        pytest.param("Miami (MIA), then MIA to EWR", [], id="an airport"),
+        pytest.param("from JFK to MIA", [], id="an airport at the end"),
+        pytest.param("BOOK FOR MIA AND LEI", ["MIA"], id="all in capitals"),
+        pytest.param("Tell MIA please", ["MIA"], id="capitals by themselves"),
+        pytest.param("Tell MIA and ZOE please", ["MIA", "ZOE"], id="two known names beside each other"),
+        pytest.param("Passenger MIA to EWR", ["MIA"], id="called"),
+    ],
+)
+def test_short_names_and_names_that_are_words_are_told_by_how_all_is_written(text, names):
+    """R2"""
+    people = [{"first_name": "Mia", "last_name": "Li"}, {"last_name": "Taylor"}, {"last_name": "Baker"}]
+    vocabulary = Vocabulary(terms_in([*people, {"first_name": "Zoe"}]))
+    assert [name for name, _ in found(vocabulary, text)] == names
 
 
 def test_scripts_without_spaces_need_no_word_boundary():

@@ -247,6 +247,7 @@ def session_mac(mac_key: bytes, row: dict) -> bytes:
         row["tails"],
         row["about"],
         *recovery_fields(row),
+        *([row["retention"]] if row.get("retention") else []),  # the terms it is kept by
     )
     return _mac(mac_key, message, b"sv1.session")
 

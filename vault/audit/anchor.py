@@ -7,20 +7,19 @@ entries outside the vault's directory, by which an old copy of the whole directo
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import threading
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from vault.clock import from_us, to_us
+from vault.audit.entries import NOTHING, Entry, decode, encode
+from vault.clock import from_us
 from vault.errors import Conflict, RolledBack, Tampered, VaultError
 from vault.model import format_id
 from vault.ports.ledger import LedgerFile
 from vault.sealing import rows
-from vault.sealing.notes import EMPTY, Edge, Head, opened
+from vault.sealing.notes import EMPTY, Gone, Head
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,71 +36,6 @@ _NAMED_MAX: Final = 3
 FULL_EVERY: Final = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A verified ledger entry."""
-
-    number: int
-    digest: bytes
-    previous: bytes
-    recorded_us: int
-    full: bool
-    edge: Edge
-    heads: tuple[Head, ...]
-
-
-_NOTHING: Final = Entry(
-    number=0, digest=bytes(32), previous=b"", recorded_us=0, full=True, edge=EMPTY, heads=()
-)
-
-
-def encode(signer: Signer, entry: Entry) -> bytes:
-    """The signed bytes of an entry; its own digest is not part of them."""
-    body = "".join(
-        f"{head.session_id.hex()} {head.version} {head.seq} {_b64(head.chain)} {_b64(head.whose)}\n"
-        for head in entry.heads
-    )
-    text = (
-        f"{signer.name}\n{entry.edge.size}\n{_b64(entry.edge.root())}\n"
-        f"entry {entry.number}\n"
-        f"previous {entry.previous.hex()}\n"
-        f"time {from_us(entry.recorded_us).isoformat()}\n"
-        f"kind {'full' if entry.full else 'changes'}\n"
-        f"edge {' '.join(_b64(root) for root in entry.edge.roots)}\n"
-        f"heads {hashlib.sha256(body.encode()).hexdigest()}\n"
-    )
-    return (signer.sign(text) + "\n" + body).encode()
-
-
-def decode(author: Signer | Author, content: bytes) -> Entry:
-    """A ledger entry, its signature and heads verified.
-
-    Raises:
-        Tampered: not signed by this vault, or changed since.
-    """
-    try:
-        note, _, body = content.decode().rpartition("\n\n")
-        lines = opened(note + "\n", author.name, author.public).splitlines()
-        size, root = int(lines[1]), base64.b64decode(lines[2], validate=True)
-        fields = dict(line.partition(" ")[::2] for line in lines[3:])
-        roots = tuple(base64.b64decode(part, validate=True) for part in fields["edge"].split())
-        entry = Entry(
-            number=int(fields["entry"]),
-            digest=hashlib.sha256(content).digest(),
-            previous=bytes.fromhex(fields["previous"]),
-            recorded_us=to_us(datetime.fromisoformat(fields["time"])),
-            full=fields["kind"] == "full",
-            edge=Edge(size, roots),
-            heads=tuple(_head(line) for line in body.splitlines()),
-        )
-        digest = hashlib.sha256(body.encode()).hexdigest()
-    except (ValueError, KeyError, IndexError):
-        raise Tampered("a ledger entry is malformed") from None
-    if lines[0] != author.name or digest != fields["heads"] or entry.edge.root() != root:
-        raise Tampered("a ledger entry does not hold together: its heads are not those that were signed")
-    return entry
-
-
 class History:
     """The ledger as verified so far: its newest entry, and the newest head of every session in it."""
 
@@ -111,6 +45,7 @@ class History:
         self._lock = threading.Lock()
         self.newest: Entry | None = None
         self.heads: dict[bytes, Head] = {}
+        self.erased: dict[bytes, Gone] = {}
 
     def refresh(self) -> None:
         """Read and verify what is new since the last time; at first, from the newest full entry on.
@@ -145,8 +80,11 @@ class History:
         else:
             _check_follows(self.newest, entry)
         self.newest = entry
-        # A new dictionary: whoever goes through the one before is not disturbed.
-        self.heads = self.heads | {head.session_id: head for head in entry.heads}
+        # New dictionaries: whoever goes through the ones before is not disturbed.
+        self.erased = self.erased | {gone.id: gone for gone in entry.erased}
+        before = {} if entry.restored else self.heads  # a restore takes back what was recorded before it
+        heads = before | {head.session_id: head for head in entry.heads}
+        self.heads = {sid: head for sid, head in heads.items() if sid not in self.erased}
 
     def faults(self) -> list[tuple[int, str]]:
         """What is wrong with which entry, all of them read again; empty when nothing is.
@@ -154,9 +92,14 @@ class History:
         Opening reads from the newest full entry on, so only this finds what happened to older ones.
         """
         numbers, faults = set(self._ledger.numbers()), []
-        before: Entry | None = _NOTHING
-        for number in range(1, max(numbers, default=0) + 1):
+        before: Entry | None = NOTHING
+        last = max(numbers, default=0)
+        excused = self._gaps(numbers) if len(numbers) < last else set[int]()
+        for number in range(1, last + 1):
             entry = None
+            if number in excused and number not in numbers:
+                before = None  # whoever restored the vault did not have it, and signed that
+                continue
             try:
                 if number not in numbers:
                     raise Tampered("the entry is missing")
@@ -170,11 +113,22 @@ class History:
             before = entry
         return faults
 
+    def _gaps(self, numbers: set[int]) -> set[int]:
+        excused: set[int] = set()
+        for number in numbers:
+            try:
+                entry = decode(self._author, self._ledger.read(number).content)
+            except VaultError:
+                continue  # told as a fault of its own
+            if entry.gap is not None and entry.gap[1] < number:
+                excused.update(range(entry.gap[0], entry.gap[1] + 1))
+        return excused
+
 
 def _check_follows(before: Entry, entry: Entry) -> None:
     if entry.number != before.number + 1 or entry.previous != before.digest:
         raise Tampered("a ledger entry is missing, or does not follow the one before it")
-    if before.edge.extended(head.leaf() for head in entry.heads) != entry.edge:
+    if before.edge.extended(entry.leaves()) != entry.edge:
         raise Tampered("a ledger entry's tree does not extend the one before it")
 
 
@@ -214,22 +168,57 @@ class Anchor:
         for copy, number in remembered:
             self._check_copy(copy, number, newest)
         self._check_vault_row(row, newest)
-        with self._records.snapshot() as reader:
-            problems = behind(reader, self.history.heads.values())
+        problems = self._behind()
+        if problems:
+            # Another process may have erased something between the two looks: then the ledger says so by now.
+            self.history.refresh()
+            problems = self._behind()
         if problems:
             rest = f", and {len(problems) - _NAMED_MAX} more" if len(problems) > _NAMED_MAX else ""
             raise RolledBack(f"the database is behind its ledger: {'; '.join(problems[:_NAMED_MAX])}{rest}")
         self._witness.saw(self.history.heads.values())
 
+    def _behind(self) -> list[str]:
+        heads = self.history.heads.values()
+        with self._records.snapshot() as reader:
+            return behind(reader, heads)
+
+    def give_back(self, heads: Iterable[Head], erased: Iterable[Gone], gap: tuple[int, int] | None) -> Entry:
+        """Let the database count as it is from here on, older than its ledger on purpose: after a restore.
+
+        What was erased stays erased. No other old state is accepted: the next check is against these heads.
+
+        Args:
+            heads: the verified heads of every session of the database.
+            erased: what is known to be erased and not in the ledger.
+            gap: the first and last entry that is not there any more.
+
+        Raises:
+            RolledBack: the database is newer than every ledger that there is.
+            Tampered: the ledger or the vault's own row was changed.
+        """
+        with self._records.snapshot() as reader:
+            row = reader.vault()
+        with self._lock:
+            self.history.refresh()
+            self._check_vault_row(row, self.history.newest)
+            gone = self.history.erased | {one.id: one for one in erased}
+            entry = self._entry([head for head in heads if head.session_id not in gone], tuple(gone.values()))
+            entry = replace(entry, restored=True, gap=gap)
+            content = encode(self._signer, entry)
+            self._ledger.append(LedgerFile(number=entry.number, content=content))
+            return self._noted(entry, content)
+
     def changed(self, session_id: bytes) -> None:
         """Note that a session has a new head for the next checkpoint."""
         self._changed.add(session_id)
 
-    def checkpoint(self, found: Iterable[Head] = ()) -> Entry:
+    def checkpoint(self, found: Iterable[Head] = (), erased: Iterable[Gone] = ()) -> Entry:
         """Write an entry with every head that is new; without any, the newest entry stands.
 
         Args:
             found: verified heads of sessions that other processes changed and did not record.
+            erased: what is about to be erased; from then on nothing brings it back.
 
         Raises:
             StorageUnavailable: the ledger did not take it.
@@ -239,15 +228,15 @@ class Anchor:
             heads = {head.session_id: head for head in found}
             heads |= {head.session_id: head for sid in changed if (head := self._witness.expected(sid))}
             try:
-                return self._written(heads)
+                return self._written(heads, tuple(erased))
             except BaseException:
                 self._changed |= changed  # still to be recorded
                 raise
 
-    def _written(self, heads: dict[bytes, Head]) -> Entry:
+    def _written(self, heads: dict[bytes, Head], erased: tuple[Gone, ...]) -> Entry:
         while True:
             self.history.refresh()
-            entry = self._next(heads)
+            entry = self._next(heads, erased)
             if entry is None and self.history.newest is not None:
                 return self.history.newest
             if entry is None:
@@ -259,31 +248,50 @@ class Anchor:
                 self._ledger.append(LedgerFile(number=entry.number, content=content))
             except Conflict:
                 continue  # another process wrote this number first: ours comes behind it
-            self.history.refresh()
-            written = replace(entry, digest=hashlib.sha256(content).digest())
-            self._records.transact(partial(self._keep, entry=written))
-            for copy in self._copies:
-                self._copy(copy, entry.number)
-            return written
+            return self._noted(entry, content)
 
-    def _next(self, heads: dict[bytes, Head]) -> Entry | None:
-        newest, known = self.history.newest, self.history.heads
-        new = [head for sid, head in heads.items() if sid not in known or head.version > known[sid].version]
-        if not new and newest is not None:
+    def _noted(self, entry: Entry, content: bytes) -> Entry:
+        """Let history, database and copies know of an entry that the ledger took."""
+        self.history.refresh()
+        written = replace(entry, digest=hashlib.sha256(content).digest())
+        self._records.transact(partial(self._keep, entry=written))
+        for copy in self._copies:
+            self._copy(copy, entry.number)
+        return written
+
+    def _next(self, heads: dict[bytes, Head], erased: tuple[Gone, ...]) -> Entry | None:
+        newest, known, gone = self.history.newest, self.history.heads, self.history.erased
+        erased = tuple(one for one in erased if one.id not in gone)
+        going = gone.keys() | {one.id for one in erased}
+        new = [
+            head
+            for sid, head in heads.items()
+            if sid not in going and (sid not in known or head.version > known[sid].version)
+        ]
+        if not new and not erased and newest is not None:
             return None
         number = newest.number + 1 if newest else 1
         full = number % FULL_EVERY == 1
-        recorded = [*{**known, **{head.session_id: head for head in new}}.values()] if full else new
-        edge = (newest.edge if newest else EMPTY).extended(head.leaf() for head in recorded)
-        return Entry(
-            number=number,
+        if full:
+            heads = {**known, **{head.session_id: head for head in new}}
+            new = [head for sid, head in heads.items() if sid not in going]
+            erased = (*gone.values(), *erased)
+        return self._entry(new, erased, full=full)
+
+    def _entry(self, heads: Sequence[Head], erased: tuple[Gone, ...], *, full: bool = True) -> Entry:
+        """The entry that would follow the newest one."""
+        newest = self.history.newest
+        entry = Entry(
+            number=newest.number + 1 if newest else 1,
             digest=b"",
             previous=newest.digest if newest else bytes(32),
             recorded_us=self._clock.now_us(),
             full=full,
-            edge=edge,
-            heads=tuple(recorded),
+            edge=EMPTY,
+            heads=tuple(heads),
+            erased=erased,
         )
+        return replace(entry, edge=(newest.edge if newest else EMPTY).extended(entry.leaves()))
 
     def _keep(self, transaction: Transaction, *, entry: Entry) -> None:
         row = transaction.vault()
@@ -298,8 +306,9 @@ class Anchor:
     def _copy(self, copy: Ledger, number: int) -> None:
         there = copy.numbers()
         first = there[-1] + 1 if there else number - (number - 1) % FULL_EVERY
-        for missing in range(first, number + 1):
-            copy.append(self._ledger.read(missing))
+        for missing in self._ledger.numbers():  # after a restore some may be gone for good
+            if first <= missing <= number:
+                copy.append(self._ledger.read(missing))
 
     def _check_copy(self, copy: Ledger, number: int, newest: Entry | None) -> None:
         remembered = decode(self._signer, copy.read(number).content)
@@ -360,13 +369,3 @@ def _is_whose(session_id: bytes, owned: list[bytes], head: Head) -> bool:
 def _named(heads: Sequence[Head]) -> str:
     names = [format_id("ses", head.session_id) for head in heads[:_NAMED_MAX]]
     return ", ".join(names) + (f" and {len(heads) - _NAMED_MAX} more" if len(heads) > _NAMED_MAX else "")
-
-
-def _head(line: str) -> Head:
-    session_id, version, seq, *hashes = line.split(" ")
-    chain, whose = (base64.b64decode(part, validate=True) for part in hashes)
-    return Head(bytes.fromhex(session_id), int(version), int(seq), chain, whose)
-
-
-def _b64(value: bytes) -> str:
-    return base64.b64encode(value).decode()

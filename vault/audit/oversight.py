@@ -9,7 +9,7 @@ from vault.audit.trail import ASKED, BROKEN, GIVEN, MENDED, REVEALED, REVOKED, s
 from vault.clock import from_us, to_us
 from vault.errors import Conflict, InvalidInput, NotFound
 from vault.model import LEVELS, check_name, session_bytes
-from vault.policy.access import SHARED_ACTIONS
+from vault.policy.access import FULL_ACTIONS, SHARED_ACTIONS
 from vault.sessions.find import summary
 from vault.sessions.read import verified_view
 
@@ -53,7 +53,8 @@ class Grants:
             session_id: one's own session.
             to: the subject or team.
             level: the highest view, ``L0`` to ``L3``.
-            may: ``append``, beside reading; it allows to run and wake the session too.
+            may: beside reading: ``append``, which allows to run and wake the session too; ``fork``, with L3
+                only.
             until: when it ends by itself; None: when it is revoked.
 
         Raises:
@@ -67,6 +68,8 @@ class Grants:
         if isinstance(may, str) or any(action not in SHARED_ACTIONS for action in asked_for):
             raise InvalidInput(f"beside reading, what can be shared is a list of {', '.join(SHARED_ACTIONS)}")
         allowed = sorted(set(asked_for))
+        if level != LEVELS[-1] and any(action in FULL_ACTIONS for action in allowed):
+            raise InvalidInput("a fork goes on from all that a session holds: share it at L3 to allow forks")
         until_us = None if until is None else to_us(until)
         if until_us is not None and until_us <= self._log.clock.now_us():
             raise InvalidInput("a share ends in the future; leave until out to end it by revoking")
@@ -228,7 +231,7 @@ class Audit:
         of = None if who is None else _index_of(grant.tenant, who).hex()
         for entry in self._trail.entries(grant.tenant, types=types, newest_first=True, limit=limit):
             if of in {None, entry.who} and session_id in {None, entry.session_id}:
-                yield entry
+                yield self._trail.without_names(entry)
 
     def reveal(self, session_id: str, pseudonym: str, reason: str) -> str | None:
         """The value behind a pseudonym of a session's view, if the session's records name it; audited.

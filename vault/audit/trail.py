@@ -9,7 +9,7 @@ knows a name, finds its entries; nothing leads from an entry to a name.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from vault.access.door import TrailLeave
@@ -39,6 +39,12 @@ ASKED: Final = "glass.asked"
 BROKEN: Final = "glass.broken"
 MENDED: Final = "glass.mended"
 REVEALED: Final = "pseudonym.revealed"
+ENTERED: Final = "principal.added"
+LEFT: Final = "principal.removed"
+FOUNDED: Final = "tenant.added"
+
+#: The part of an entry that names people and tenants; only the directory shows it.
+NAMED: Final = "named"
 
 _EXTERNAL: Final = "audit-trail"
 
@@ -100,6 +106,7 @@ class AuditTrail:
         said: dict[str, Any],
         *,
         about: tuple[str, bytes] | None = None,
+        event_id: str | None = None,
     ) -> Entry:
         """Append an entry.
 
@@ -110,12 +117,16 @@ class AuditTrail:
             session_id: the session it is about; empty for none.
             said: what else, as JSON.
             about: a kind and a blind index that ``newest`` finds it by, together with the session.
+            event_id: its id, where no two entries may have the same.
+
+        Raises:
+            Conflict: there is another entry with this id.
         """
         payload = {"who": who.hex(), "session": session_id.hex(), **said}
         resource = None if about is None else _resource(about[0], session_id, about[1])
         stored = self._trail(tenant, create=True)
         assert stored is not None  # noqa: S101 - told to the type checker
-        return _entry(stored.append(what, payload, resource=resource))
+        return _entry(stored.append(what, payload, resource=resource, event_id=event_id))
 
     def newest(self, tenant: TenantKeys, kind: str, session_id: bytes, who: bytes) -> Entry | None:
         """The newest entry of a kind about somebody and a session; proved to be the newest."""
@@ -144,6 +155,15 @@ class AuditTrail:
         if kept is not None:
             for event in kept.events(types=types, newest_first=newest_first, limit=limit):
                 yield _entry(event)
+
+    def owner(self, tenant: TenantKeys) -> bytes:
+        """Whose the trail's own session is: of no subject."""
+        return self._door.for_trail(tenant).owner
+
+    @staticmethod
+    def without_names(entry: Entry) -> Entry:
+        """An entry as a look at the trail shows it."""
+        return replace(entry, said={name: part for name, part in entry.said.items() if name != NAMED})
 
     def _trail(self, tenant: TenantKeys, *, create: bool) -> Session | None:
         known = self._kept.get(tenant.tenant_id)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from vault.audit.anchor import behind
 from vault.audit.verify_session import Finding, SessionVerification
-from vault.errors import KeyUnavailable, Tampered, VaultError
+from vault.errors import Erased, KeyUnavailable, Tampered, VaultError
 from vault.ports.records import SessionRow, is_sound
 from vault.sealing import rows
 from vault.sessions.witness import head_of
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from vault.audit.anchor import History
+    from vault.audit.verify_erased import ErasedVerification
     from vault.ports.blobs import Blobs
     from vault.ports.records import Reader, Records
     from vault.sealing.keys import EpochKeys, KeyHierarchy, TenantKeys
@@ -39,9 +40,16 @@ class Report:
 class Verification:
     """Checks the whole of one vault."""
 
-    def __init__(self, records: Records, blobs: Blobs, keys: KeyHierarchy | None) -> None:
-        """Check these stores; without keys, only what needs none."""
+    def __init__(
+        self,
+        records: Records,
+        blobs: Blobs,
+        keys: KeyHierarchy | None,
+        erased: ErasedVerification | None = None,
+    ) -> None:
+        """Check these stores; without keys, only what needs none; with ``erased``, what is gone too."""
         self._records, self._blobs, self._hierarchy = records, blobs, keys
+        self._erased = erased
 
     def count_sessions(self) -> int:
         """How many sessions there are."""
@@ -59,11 +67,17 @@ class Verification:
             if not wanted:
                 return []
             stored = [SessionRow._make(row) for row in reader.scan("all_sessions") if row[1] in wanted]
+        heads = []
         for row in stored:
             if not is_sound(row):
                 raise Tampered("a session's row holds a value of the wrong kind")
-            rows.check(rows.session_mac(self._keys(row)[1].mac, row), row.mac, "a session's row")
-        return [head_of(row) for row in stored]
+            try:
+                keys = self._keys(row)[1]
+            except Erased:
+                continue  # its keys are destroyed, its rows on their way: the ledger has it as erased
+            rows.check(rows.session_mac(keys.mac, row), row.mac, "a session's row")
+            heads.append(head_of(row))
+        return heads
 
     def run(
         self, history: History, *, without_keys: bool, progress: Callable[[int, int], None] | None
@@ -73,6 +87,7 @@ class Verification:
         findings = [*self._damage(), *_ledger(history)]
         counts = dict.fromkeys(("sessions", "events", "blobs", "unnamed_blobs", "ledger_entries"), 0)
         counts["ledger_entries"] = history.newest.number if history.newest else 0
+        counts["erased"] = len(history.erased)
         named: set[bytes] = set()
         recorded = history.heads  # before the snapshot, which so holds all that is recorded
         with self._records.snapshot() as reader:
@@ -93,13 +108,20 @@ class Verification:
             with self._records.snapshot() as reader:
                 # As this snapshot has it: others may have appended since the list was read.
                 now = reader.session(row.session_id, row.tenant_id, row.owner) or row
-                one = SessionVerification(self._blobs, reader, now, named)
-                findings += one.run(None if without_keys else self._keys)
+                one = SessionVerification(self._blobs, reader, now, named, history.erased)
+                found = one.run(None if without_keys else self._keys)
+                # On its way out, or gone since the list was read; what came back is told of as such.
+                if not found or self._erased is None or not self._erased.is_going(row.session_id):
+                    findings += found
                 counts["events"] += one.events
                 counts["blobs"] += one.blobs
             counts["sessions"] += 1
             if progress is not None:
                 progress(done + 1, len(stored))
+        with self._records.snapshot() as reader:
+            named |= {row[0] for row in reader.scan("all_files")}  # of derived items, and of what is leaving
+        if self._erased and not without_keys:
+            findings += self._erased.run(history, counts)
         # Durable before the event that was to name it, then a crash or a refusal: clutter, not damage.
         counts["unnamed_blobs"] = sum(address not in named for address in self._blobs.addresses())
         return Report(findings=tuple(findings), counts=counts, with_keys=not without_keys)

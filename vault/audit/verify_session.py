@@ -14,11 +14,11 @@ from vault.ports.records import BlobRow, EventRow, RunRow, SessionRow, is_sound
 from vault.sealing import rows
 from vault.sealing.payload import unseal
 from vault.sessions.find import open_about
-from vault.sessions.log import JSON, check_event, decode_tails, hour_of, open_stream
+from vault.sessions.log import JSON, check_event, decode_tails, due_hour, hour_of, open_stream
 from vault.sessions.refs import bucket_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterator
 
     from vault.ports.blobs import Blobs
     from vault.ports.records import Reader
@@ -48,9 +48,18 @@ class _Committed(NamedTuple):
 class SessionVerification:
     """The checks of one session, in one snapshot."""
 
-    def __init__(self, blobs: Blobs, reader: Reader, row: SessionRow, named: set[bytes]) -> None:
-        """Check a session as ``reader`` shows it; what it names in the blob area goes to ``named``."""
+    def __init__(
+        self, blobs: Blobs, reader: Reader, row: SessionRow, named: set[bytes], erased: Container[bytes] = ()
+    ) -> None:
+        """Check a session as ``reader`` shows it.
+
+        Args:
+            blobs, reader, row: the parts.
+            named: gets what it names in the blob area.
+            erased: what was erased by right, which a fork may still name.
+        """
         self._blobs, self._reader, self._row, self._named = blobs, reader, row, named
+        self._gone = erased
         self._name = (
             format_id("ses", row.session_id) if isinstance(row.session_id, bytes) else f"session {row.no}"
         )
@@ -78,6 +87,8 @@ class SessionVerification:
     def _session_row(self, tenant: TenantKeys, keys: EpochKeys) -> None:
         row = self._row
         rows.check(rows.session_mac(keys.mac, row), row.mac, "the session's row")
+        if not due_hour(row._replace(updated_us=row.created_us)) <= row.due_hour <= due_hour(row):
+            self._found("session_row", self._name, "the hour in which the sweep looks at it was changed")
         if row.used_hour != hour_of(row.updated_us):
             self._found("session_row", self._name, "its place in the list was changed")
         about = open_about(keys, row)
@@ -141,7 +152,7 @@ class SessionVerification:
         if row.forked_from is None:
             return start
         shared = self._reader.scan("chain_in_session", session_id=row.forked_from, seq=row.base_seq)
-        if (row.base_chain,) not in set(shared):
+        if (row.base_chain,) not in set(shared) and row.forked_from not in self._gone:
             self._found("fork", self._name, "the event that it was forked at is not in the session it names")
         return start
 

@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
@@ -22,9 +22,10 @@ from vault.model import Principal, parse_id
 from vault.policy.access import ROLES
 
 if TYPE_CHECKING:
+    from vault.faces import Access
     from vault.sessions.service import Sessions
     from vault.sessions.session import Session
-    from vault.wiring import Access, Vault
+    from vault.wiring import Vault
 
 PASSPHRASE: Final = "SESSION_VAULT_PASSPHRASE"  # noqa: S105 - the variable's name
 NEW_PASSPHRASE: Final = "SESSION_VAULT_NEW_PASSPHRASE"  # noqa: S105 - the same
@@ -111,7 +112,7 @@ class OwnerCall(VaultCall):
         typer.Option(
             "--role",
             metavar="ROLE",
-            help="In which role: agent and owner when left out; may be given again.",
+            help="In which role: as registered, else agent and owner, when left out; may be given again.",
         ),
     ] = None
     team: Annotated[
@@ -141,9 +142,23 @@ class OwnerCall(VaultCall):
     @contextmanager
     def access(self) -> Iterator[Access]:
         """What that person reaches, while the vault is open."""
-        principal = self.principal()
+        named = self.principal()
         with self.opened() as opened:
-            yield opened.access(principal)
+            yield opened.access(self._registered(opened, named))
+
+    def _registered(self, opened: Vault, named: Principal) -> Principal:
+        """Who calls, in the roles and teams that the tenant's directory gives, where there is one.
+
+        Raises:
+            InvalidInput: a role or a team that it does not give.
+        """
+        known = opened.access(named).admin.myself()
+        if known is None:
+            return named
+        if not (set(self.role or ()) <= known.roles and set(self.team or ()) <= known.teams):
+            raise InvalidInput("not registered in that role or team; --role and --team can be left out")
+        roles = named.roles if self.role else known.roles
+        return replace(named, roles=roles, teams=named.teams if self.team else known.teams)
 
     @contextmanager
     def sessions(self) -> Iterator[Sessions]:

@@ -23,7 +23,7 @@ from rich.text import Text
 
 import vault
 from vault.adapters import openai_chat, session_jsonl
-from vault.cli import demo_levels
+from vault.cli import demo_erasure, demo_levels
 from vault.cli.at_rest import below, readable, strings
 from vault.cli.call import Call, command
 from vault.cli.demo_crash import CLAIM, crash
@@ -92,6 +92,9 @@ def demo(
             steps.say(holds, CLAIM, evidence)
             holds, evidence, views = demo_levels.look(opened, owner, console().width)
             steps.say(holds, demo_levels.CLAIM, evidence, views)
+            steps.say(*_claim(demo_erasure.ERASED, demo_erasure.erase(opened, place, owner)))
+            steps.say(*_claim(demo_erasure.EXPIRED, demo_erasure.expire(place, owner)))
+            steps.say(*_claim(demo_erasure.RESTORED, demo_erasure.restore(opened, place)))
             smallest = min(session.events(), key=lambda event: event.size)
         _damage_a_copy(steps, place, smallest)
     if call.as_json:
@@ -100,6 +103,11 @@ def demo(
         show(Text(_look(keep) if keep else _NEXT))
     if not steps.hold:
         raise typer.Exit(1)
+
+
+def _claim(claim: str, seen: tuple[bool, str]) -> tuple[bool, str, str]:
+    holds, evidence = seen
+    return holds, claim, evidence
 
 
 @dataclass

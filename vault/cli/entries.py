@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.text import Text
 
 from vault.audit.oversight import ends_at
-from vault.audit.trail import ASKED, BROKEN, GIVEN, MENDED, REVEALED, REVOKED, USED
+from vault.audit.trail import ASKED, BROKEN, ENTERED, GIVEN, LEFT, MENDED, REVEALED, REVOKED, USED
 from vault.cli.printable import iso, local, one_line
 
 if TYPE_CHECKING:
@@ -87,6 +87,14 @@ def _revealed(entry: Entry) -> str:
     return f"{one_line(entry.said['pseudonym'], 120)}: {one_line(entry.said['reason'], _REASON_MAX)}"
 
 
+def _entered(entry: Entry) -> str:
+    return f"{entry.said['of']} as {', '.join(entry.said['roles'])}"
+
+
+def _left(entry: Entry) -> str:
+    return str(entry.said["of"])
+
+
 _SAID: Final[dict[str, Callable[[Entry], str]]] = {
     USED: _used,
     GIVEN: _given,
@@ -95,4 +103,6 @@ _SAID: Final[dict[str, Callable[[Entry], str]]] = {
     BROKEN: _broken,
     MENDED: _mended,
     REVEALED: _revealed,
+    ENTERED: _entered,
+    LEFT: _left,
 }

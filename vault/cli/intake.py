@@ -14,8 +14,8 @@ from vault.cli.printable import plural
 from vault.errors import VaultError
 
 if TYPE_CHECKING:
+    from vault.faces import Access
     from vault.sessions.session import Session
-    from vault.wiring import Access
 
 
 class Door:

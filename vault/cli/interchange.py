@@ -26,9 +26,9 @@ from vault.errors import Conflict, InvalidInput, VaultError
 if TYPE_CHECKING:
     from vault.adapters import ImportReport
     from vault.cli.output import Advance
+    from vault.faces import Access
     from vault.sessions.service import Sessions
     from vault.sessions.session import Session
-    from vault.wiring import Access
 
 #: Sessions that an import lists with their titles; the others can be seen with ``sessions``.
 _LISTED_MAX: Final = 20

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 import vault
+from vault.cli import keyring
 from vault.cli.call import (
     NEW_PASSPHRASE,
     PASSPHRASE,
@@ -41,6 +42,7 @@ def register(app: typer.Typer) -> None:
     command(app, "checkpoint")(checkpoint)
     keys = typer.Typer(rich_markup_mode=None, help="Work on the vault's keys.")
     command(keys, "rotate-passphrase")(rotate_passphrase)
+    keyring.add(keys)
     app.add_typer(keys, name="keys")
 
 

@@ -16,19 +16,30 @@ from typer.main import get_command
 
 import vault
 from vault.cli import (
+    administering,
     auditing,
     branches,
+    copying,
     demo,
+    derived,
     effects,
+    erasing,
     glass,
+    holding,
     interchange,
     keeping,
+    lineage,
+    policies,
+    receipts,
     replaying,
+    retaining,
     runs,
     sessions,
     sharing,
+    subjects,
     verification,
     waking,
+    worker,
 )
 from vault.cli.output import document, note
 from vault.errors import VaultError
@@ -53,10 +64,21 @@ for group in (
     effects,
     replaying,
     branches,
+    derived,
+    lineage,
     sharing,
     glass,
     auditing,
+    administering,
+    erasing,
+    subjects,
+    holding,
+    retaining,
+    policies,
+    worker,
+    receipts,
     verification,
+    copying,
     demo,
 ):
     group.register(app)

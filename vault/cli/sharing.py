@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from vault.access.door import Grant
     from vault.audit.trail import Entry
+    from vault.faces import Access
     from vault.model import Event, SessionSummary
     from vault.sessions.session import Session
-    from vault.wiring import Access
 
 ToArgument = Annotated[
     str, typer.Argument(metavar="TO", help="A person of the same tenant by name, or `team:NAME`.")
@@ -56,7 +56,9 @@ def give(
     ] = "L1",
     may: Annotated[
         list[str] | None,
-        typer.Option("--may", metavar="ACTION", help="What they may do beside reading: append."),
+        typer.Option(
+            "--may", metavar="ACTION", help="What they may do beside reading: append, or fork (with L3)."
+        ),
     ] = None,
     until: Annotated[
         str | None,
@@ -107,15 +109,15 @@ def list_grants(
     """
     with call.access() as access:
         if session is None:
-            _print_mine(call, list(_to_me(access, call.principal().teams)))
+            _print_mine(call, list(_to_me(access)))
         else:
             session_id = found(access.sessions, session).id
             _print_given(call, session_id, access.grants.of(session_id))
 
 
-def _to_me(access: Access, teams: frozenset[str]) -> Iterator[tuple[SessionSummary, str]]:
+def _to_me(access: Access) -> Iterator[tuple[SessionSummary, str]]:
     """What is shared with who calls, and at which level."""
-    for item in access.grants.to_me(teams):
+    for item in access.grants.to_me(access.teams):
         with suppress(NotFound):  # revoked at this moment
             yield item, leave_to_read(access.sessions.resume(item.id)).level
 

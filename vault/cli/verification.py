@@ -99,6 +99,7 @@ def say_report(report: Report) -> None:
         plural(counts["events"], "event"),
         plural(counts["blobs"], "payload"),
         f"{counts['ledger_entries']:,} ledger {'entry' if counts['ledger_entries'] == 1 else 'entries'}",
+        f"{counts['erased']:,} erased by right",
     ]
     how = "with keys" if report.with_keys else "without keys: whether they are authentic was not checked"
     say(f"checked {', '.join(checked)}, {how}")

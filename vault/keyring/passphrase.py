@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from typing import TYPE_CHECKING, Final
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 from vault.errors import InvalidInput, KeyUnavailable, Tampered, WrongKey
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from vault.keyring import Passphrase
@@ -80,6 +82,22 @@ def open_key(record: bytes, _directory: Path, given: Passphrase) -> bytes:
         return decryptor.update(wrapped) + decryptor.finalize()
     except InvalidTag:
         raise WrongKey("the passphrase is wrong") from None
+
+
+@contextlib.contextmanager
+def replacing(_directory: Path, _record: bytes) -> Iterator[None]:
+    """Nothing to hold: the record in keys.db is all there is, and it is compared when it is replaced."""
+    yield
+
+
+def make_next(_record: bytes, _directory: Path, _old: bytes, given: Passphrase) -> tuple[bytes, bytes]:
+    """A new root key, and its record under the passphrase that is to open it."""
+    key = secrets.token_bytes(32)
+    return key, rewrap(key, given)
+
+
+def destroy_old(_record: bytes, _directory: Path) -> None:
+    """Nothing is left to do: the old record went with the transaction that wrote the new one."""
 
 
 def _asked(given: Passphrase) -> str:

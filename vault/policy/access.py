@@ -20,21 +20,31 @@ ROLES: Final = ("agent", "owner", "support", "auditor", "privacy_officer", "admi
 RELATIONS: Final[tuple[Relation, ...]] = ("owner", "grantee", "tenant", "stranger")
 
 #: With sessions. ``follow``, ``replay``, ``context`` and the like are ways of reading.
-SESSION_ACTIONS: Final = ("create", "read", "append", "end", "fork", "share", "list")
+SESSION_ACTIONS: Final = ("create", "read", "append", "end", "fork", "share", "list", "erase", "export")
 #: With the tenant as a whole.
-TENANT_ACTIONS: Final = ("audit", "request_break_glass", "approve_break_glass", "reveal", "manage")
+TENANT_ACTIONS: Final = (
+    "audit",
+    "request_break_glass",
+    "approve_break_glass",
+    "reveal",
+    "directory",
+    "manage",
+    "retain",  # policies, and what is due by them
+    "hold",
+)
 ACTIONS: Final = (*SESSION_ACTIONS, *TENANT_ACTIONS)
 
 _FULL = "L3"
-_OWN: Final = dict.fromkeys(("create", "read", "append", "end", "fork", "list"), _FULL)
+_OWN: Final = dict.fromkeys(("create", "read", "append", "end", "fork", "list", "erase"), _FULL)
+_SHARED: Final = dict.fromkeys(("read", "append", "fork", "list"), _FULL)
 
 #: (role, relation) → action → the highest level of the view that comes with it.
 TABLE: Final[dict[tuple[str, Relation], dict[str, str]]] = {
     ("agent", "owner"): _OWN,
-    ("owner", "owner"): {**_OWN, "share": _FULL},
+    ("owner", "owner"): {**_OWN, "share": _FULL, "export": _FULL},
     # What was shared says how much: the level here is a ceiling.
-    ("agent", "grantee"): {"read": _FULL, "append": _FULL, "list": _FULL},
-    ("owner", "grantee"): {"read": _FULL, "append": _FULL, "list": _FULL},
+    ("agent", "grantee"): _SHARED,
+    ("owner", "grantee"): _SHARED,
     ("support", "tenant"): {"read": "L1", "list": "L1", "request_break_glass": "L1"},
     ("auditor", "tenant"): {"read": "L0", "list": "L0", "audit": "L0"},
     ("privacy_officer", "tenant"): {
@@ -44,11 +54,18 @@ TABLE: Final[dict[tuple[str, Relation], dict[str, str]]] = {
         "request_break_glass": "L2",
         "approve_break_glass": "L0",
         "reveal": "L2",
+        "directory": "L0",
+        "erase": "L0",
+        "retain": "L0",
+        "hold": "L0",
+        "export": _FULL,  # for the person, who gets all of it
     },
-    ("administrator", "tenant"): {"manage": "L0"},
+    ("administrator", "tenant"): {"manage": "L0", "directory": "L0"},
 }
 #: What a share can allow beside reading.
-SHARED_ACTIONS: Final = ("append",)
+SHARED_ACTIONS: Final = ("append", "fork")
+#: What it allows only at the highest level: a fork goes on from all that its original holds.
+FULL_ACTIONS: Final = ("fork",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +116,8 @@ def decide_shared(roles: frozenset[str], action: str, share: Share | None, now_u
     if not by_role.allowed or (action in SHARED_ACTIONS and action not in share.may):
         return Decision(allowed=False, reason=f"what was shared does not allow to {action}")
     level = min(share.level, by_role.level)
+    if action in FULL_ACTIONS and level != _FULL:
+        return Decision(allowed=False, reason=f"only what was shared at {_FULL} allows to {action}")
     return Decision(allowed=True, reason=f"it was shared at {level}, to {action}", level=level)
 
 

@@ -40,6 +40,14 @@ class Blobs(Protocol):
         """
         ...
 
+    def delete(self, address: bytes) -> None:
+        """Delete a blob durably; one that is not there is deleted already.
+
+        Raises:
+            StorageUnavailable: it is still there; try again.
+        """
+        ...
+
     def addresses(self) -> Iterator[bytes]:
         """Every address kept."""
         ...

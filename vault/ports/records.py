@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from vault.ports.items import ItemReader, ItemWriter
+
 T = TypeVar("T")
 
 
@@ -34,6 +36,8 @@ class SessionRow(NamedTuple):
     forked_from: bytes | None
     base_seq: int
     base_chain: bytes
+    retention: bytes
+    due_hour: int
     about: bytes
     mac: bytes
 
@@ -121,6 +125,8 @@ class EventsQuery(NamedTuple):
 class Reader(Protocol):
     """One consistent snapshot."""
 
+    items: ItemReader
+
     def vault(self) -> VaultRow | None:
         """The vault's own row."""
         ...
@@ -176,6 +182,7 @@ class Transaction(Reader, Protocol):
     """One write transaction. ``heads`` holds session rows that become this process's view on commit."""
 
     heads: dict[bytes, SessionRow]
+    items: ItemWriter
 
     def known(self, session_id: bytes) -> SessionRow | None:
         """The session row of this process's own last commit; perhaps behind another process's."""
@@ -212,6 +219,10 @@ class Transaction(Reader, Protocol):
         """Insert or replace the vault's own row."""
         ...
 
+    def change(self, statement: str, **parameters: Any) -> int:
+        """Run one of the named statements of retention and erasure; how many rows it changed."""
+        ...
+
 
 class Records(Protocol):
     """The database of the log."""
@@ -242,6 +253,14 @@ class Records(Protocol):
 
     def settle(self) -> None:
         """Make every commit so far survive a power loss; at once when each of them does by itself.
+
+        Raises:
+            StorageUnavailable: the disk did not take it.
+        """
+        ...
+
+    def truncate(self) -> bool:
+        """Leave nothing of what was deleted in the write-ahead log; False while somebody still reads it.
 
         Raises:
             StorageUnavailable: the disk did not take it.

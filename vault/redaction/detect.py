@@ -7,7 +7,8 @@ spans; nothing is asked of anybody else; all of it is linear in the length of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 from vault.errors import LimitExceeded
@@ -47,15 +48,14 @@ class Detector:
 
     def _marked(self, text: str, depth: int, budget: Budget) -> Iterator[Span]:
         reading = read(text)
-        for detected in (structured(reading), secrets(reading)):
-            for span in detected:
-                yield _moved(span, reading.back(span.start, span.end))
-        if self._vocabulary:
-            for span in self._vocabulary.find(reading.text):
-                yield _moved(span, reading.back(span.start, span.end))
-            if "\\" in text:
-                # In a path, "\n" before "adia" is no escape but the beginning of a name.
-                yield from self._vocabulary.find(text)
+        words = self._vocabulary.find(reading.text) if self._vocabulary else ()
+        found: Iterable[Span] = chain(structured(reading), secrets(reading), words)
+        if reading.layers:
+            found = (_moved(span, reading.back(span.start, span.end)) for span in found)
+        yield from found
+        if self._vocabulary and "\\" in text:
+            # In a path, "\n" before "adia" is no escape but the beginning of a name.
+            yield from self._vocabulary.find(text)
         for encoded in encoded_texts(reading.data, budget):
             kind = self._inside(encoded, depth, budget)
             if kind:

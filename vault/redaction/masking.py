@@ -77,6 +77,7 @@ class Masking:
         self._finder, self._pseudonym = finder, pseudonym
         self._keys: dict[str, _Key] = {}
         self._texts: dict[tuple[str, str], str] = {}
+        self._places: dict[tuple[Place, str], Place] = {}
 
     def value(self, value: Any, spot: Spot) -> Any:
         """What is shown of a JSON value."""
@@ -91,7 +92,7 @@ class Masking:
         if treatment.actions[_L2] == PSEUDONYM and self._level < _L3 and type(value) in {int, float}:
             # A number with a pseudonym is a name: "4711" and 4711 are one customer, at every level.
             return self._text(str(value), treatment, spot.context)
-        if value is None or action == KEEP or (action == DETECT and self._is_plain(value, spot.context)):
+        if value is None or (action in {KEEP, DETECT} and self._is_plain(value, spot.context)):
             return value
         return shape(value)
 
@@ -131,7 +132,10 @@ class Masking:
                 while f"key_{number}" in value:
                     number += 1
                 shown_as = f"key_{number}"
-            shown[shown_as] = self.value(item, Spot(place.below(key), ceiling, depth, strings, known.words))
+            below = self._places.get((place, key))
+            if below is None:
+                below = self._places[place, key] = place.below(key)
+            shown[shown_as] = self.value(item, Spot(below, ceiling, depth, strings, known.words))
         return shown
 
     def key(self, key: str, place: Place | None = None) -> _Key:
@@ -187,7 +191,7 @@ class Masking:
         return written(self.value(inner, inside))
 
     def _text(self, text: str, treatment: Treatment, context: str) -> str:
-        action = self._action(text, treatment)
+        action = self._action(text, treatment, context)
         if action == KEEP:
             return text
         if action == DETECT:
@@ -196,16 +200,22 @@ class Masking:
             return self._name_of(text, treatment.kind or treatment.class_.upper(), context)
         return _instead(text, treatment, action)
 
-    def _action(self, text: str, treatment: Treatment) -> int:
-        """What is done with this very text, which may be more than a rule expects there."""
+    def _action(self, text: str, treatment: Treatment, context: str) -> int:
+        """What is done with this very text, which may be more than a rule expects there.
+
+        Nothing is shown unsearched: a name of a state may be somebody's, an id a card.
+        """
         action = treatment.actions[self._level]
         if text in _GONE or (action != DROP and (not text or text in _FIXED)):
             return KEEP
         if action != DROP and len(text) > STRING_LENGTH_MAX:
             return SHAPE
-        if action == KEEP and self._level <= _L1 and not is_word(text):
-            return DETECT if self._level == _L1 else SHAPE
-        return action
+        if action != KEEP:
+            return action
+        if self._level > 0:
+            return DETECT
+        # What is hidden in part at L1 is no word there, so nothing of it is shown here either.
+        return KEEP if is_word(text) and self.detected(text, context) == text else SHAPE
 
     def _name_of(self, text: str, kind: str, context: str) -> str:
         """The pseudonym of a whole string, of the kind that detectors would give it inside a sentence."""

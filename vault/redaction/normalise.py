@@ -82,7 +82,8 @@ _LETTERS: Final = {"n": "\n", "r": "\n", "t": "\t", "b": " ", "f": " ", "v": " "
 _SURROGATES: Final = range(0xD800, 0xE000)
 _PERCENT_SIGN: Final = re.compile(r"%(?:25)*")
 
-_SPACES: Final = str.maketrans("\t\n\r\v\f", "     ")
+_SPACES: Final = "\t\n\r\v\f"
+_LONE: Final = "surrogatepass"
 _RUN_OF_SPACES: Final = re.compile(" {2,}")
 _NO_DECOMPOSITION: Final = {
     "ø": "o",
@@ -144,6 +145,8 @@ class Reading:
 
 def read(text: str) -> Reading:
     """The text made plain, in time linear in its length and at most ``ROUNDS_MAX`` rounds of unescaping."""
+    if text.isascii() and not any(sign in text for sign, _ in _ESCAPES):
+        return Reading(text=text, data=text.encode("ascii"), low=text.lower(), layers=())
     layers: list[Layer] = []
     text = _apply(text, _unicode_edits(text), layers)
     for _ in range(ROUNDS_MAX):
@@ -164,21 +167,43 @@ def fold(text: str) -> tuple[str, tuple[Layer, ...]]:
     Returns the folded text, and its layers in the order in which they were laid.
     """
     layers: list[Layer] = []
-    text = text.translate(_SPACES)
+    for space in _SPACES:
+        if space in text:
+            text = text.replace(space, " ")
     if "  " in text:
         text = _apply(text, ((m.start(), m.end(), " ") for m in _RUN_OF_SPACES.finditer(text)), layers)
     if text.isascii():
         return text.lower(), tuple(layers)
-    longer = {c: folded for c in set(text) if c > "\x7f" and len(folded := _folded(c)) != 1}
-    text = _apply(text, _edits(text, longer), layers)
-    return text.translate(_FOLDING), tuple(layers)
+    folding = {c: folded for c in set(text) if c > "\x7f" and (folded := _folded(c)) != c}
+    longer = {c: folded for c, folded in folding.items() if len(folded) != 1}
+    if longer:
+        text = _apply(text, _edits(text, longer), layers)
+        for c in longer:
+            del folding[c]
+    # In UTF-8 no byte of another character is an ASCII letter.
+    return _exchanged(text, folding, _FOLDING).encode("utf-8", _LONE).lower().decode("utf-8", _LONE), tuple(
+        layers
+    )
 
 
 def as_bytes(text: str) -> bytes:
     """One byte for each character, as `Reading.data` says."""
     if text.isascii():
         return text.encode("ascii")
-    return text.translate(_BYTES).encode("latin-1")
+    return _exchanged(text, _changes(text, _BYTES), _BYTES).encode("latin-1")
+
+
+def _changes(text: str, table: dict[int, str]) -> dict[str, str]:
+    return {c: new for c in set(text) if c > "\x7f" and (new := table[ord(c)]) != c}
+
+
+def _exchanged(text: str, changed: dict[str, str], table: dict[int, str]) -> str:
+    """The text with single characters for single ones: few are looked for one by one, many in the table."""
+    if len(changed) > _SEARCHED_MAX or not changed.keys().isdisjoint(changed.values()):
+        return text.translate(table)
+    for character, new in changed.items():
+        text = text.replace(character, new)
+    return text
 
 
 def _apply(text: str, edits: Iterable[tuple[int, int, str]], layers: list[Layer]) -> str:

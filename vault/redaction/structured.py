@@ -76,6 +76,16 @@ _VERSION: Final = re.compile(
     rb"(?:version|release|build|section|chapter|clause|\xa7|\bver|\bv|\br)[\s.:=\"'/-]*\Z|[A-Za-z]/\Z",
     re.IGNORECASE,
 )
+# RFC 9110 §10.1.5: a product of a User-Agent and its version, "Chrome/115.0.90.81". Any other word before a
+# slash may be a host, "db/10.2.3.4".
+_PRODUCT: Final = re.compile(
+    rb"(?:Chrom(?:e|ium)|CriOS|Edg(?:e|A|iOS)?|OPR|OPT|Opera|Firefox|FxiOS|Version|Safari|AppleWebKit|"
+    rb"WebView|"
+    rb"SamsungBrowser|YaBrowser|Vivaldi|Brave|Whale|UCBrowser|QQBrowser|MiuiBrowser|DuckDuckGo|Silk|Electron|"
+    rb"Trident|MSIE)/\Z",
+    re.IGNORECASE,
+)
+_PRODUCT_LENGTH: Final = 24
 _WORD: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_\xff"
 
 
@@ -101,6 +111,8 @@ def _is_ipv4(data: bytes, start: int, end: int) -> bool:
         return False
     parts = data[start:end].split(b".")
     if any(int(part) > 255 for part in parts):  # noqa: PLR2004 - an octet
+        return False
+    if before == b"/" and _PRODUCT.search(data[max(0, start - _PRODUCT_LENGTH) : start]):
         return False
     said = _VERSION.search(data[max(0, start - 16) : start])
     # "Chrome/120.0.0.0" is a version, "host/10.2.3.4" is an address.
@@ -139,6 +151,15 @@ _NORTH_AMERICAN: Final = linear(
     rb"((?:1[ .-])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .-])[2-9][0-9]{2}[ .-][0-9]{4})"
     rb"(?:[^0-9A-Za-z\xff .-]|[ .-][^0-9]|[ .-]?$)"
 )
+# A number of goods is written in the same groups; a plus between two numbers adds them.
+_GOODS_BEFORE: Final = re.compile(
+    rb"(?:\b(?:sku|upc|ean|gtin|asin|mpn|isbn|issn|lot|batch|serial|model|part|item|article|artikel|product|"
+    rb"catalog|catalogue|stock|barcode)(?:[ _-]?(?:numbers?|nos?|num|codes?|ids?|nr|#))?|\bs/n|"
+    rb"\bp/n)[\s.:=#\"'-]{0,4}\Z",
+    re.IGNORECASE,
+)
+_GOODS_LENGTH: Final = 32
+_ADDED: Final = re.compile(rb"[0-9)\]%]\s{1,3}\Z")
 _NUMBER_BEFORE: Final = re.compile(rb"[0-9][ .-]\Z")  # then it is a row of numbers
 _GROUP_AT_END: Final = re.compile(rb"[ ().\-/]+[0-9]+\Z")
 _GROUPS_DROPPED_MAX: Final = 3
@@ -152,6 +173,8 @@ def phones(data: bytes) -> Iterator[Span]:
     looked_up = 0
     if b"+" in data or b"00" in data:
         for match in _INTERNATIONAL.finditer(data):
+            if _is_sum(data, match.start(1)):
+                continue
             looked_up += 1
             end = (
                 match.end(1)
@@ -161,11 +184,17 @@ def phones(data: bytes) -> Iterator[Span]:
             if end is not None:
                 yield marked(match.start(1), end, "PHONE")
     for match in _NORTH_AMERICAN.finditer(data):
-        if _NUMBER_BEFORE.search(data[max(0, match.start(1) - 2) : match.start(1)]):
+        before = data[max(0, match.start(1) - _GOODS_LENGTH) : match.start(1)]
+        if _NUMBER_BEFORE.search(before) or _GOODS_BEFORE.search(before):
             continue
         looked_up += 1
         if looked_up > LOOKUPS_MAX or _is_phone(match.group(1).decode("ascii"), "US"):
             yield marked(match.start(1), match.end(1), "PHONE")
+
+
+def _is_sum(data: bytes, start: int) -> bool:
+    """Whether a plus adds what follows it to a number before: "152 + 687760854"."""
+    return data[start : start + 2] == b"+ " and _ADDED.search(data[max(0, start - 4) : start]) is not None
 
 
 def _international_end(data: bytes, start: int, end: int) -> int | None:
@@ -190,18 +219,23 @@ def _is_phone(number: str, region: str | None) -> bool:
 
 # --------------------------------------------------------------------------------------------------- all
 
-_DIGIT: Final = re.compile(rb"[0-9]")
+_DIGITS: Final = b"0123456789"
 _SHORTEST: Final = 3  # "::1"
+# Fewer digits than these are in no number of the sort.
+_CARD_DIGITS, _PHONE_DIGITS, _IBAN_DIGITS = 12, 7, 2
 
 
 def structured(reading: Reading) -> Iterator[Span]:
     """Everything that these modules find in a text; spans are of its plain form and may overlap."""
     data = reading.data
+    digits = len(data) - len(data.translate(None, _DIGITS))
     yield from emails(data, reading.low)
-    yield from by_context(reading)
+    yield from by_context(reading, digits)
     if len(data) >= _SHORTEST:
         yield from addresses(data)
-        if _DIGIT.search(data):
-            yield from cards(data)
-            yield from ibans(data)
-            yield from phones(data)
+    if digits >= _IBAN_DIGITS:
+        yield from ibans(data)
+    if digits >= _PHONE_DIGITS:
+        yield from phones(data)
+    if digits >= _CARD_DIGITS:
+        yield from cards(data)

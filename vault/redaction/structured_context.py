@@ -23,27 +23,56 @@ from vault.redaction.structured_address import (
     streets,
 )
 from vault.redaction.structured_ids import national_ids
+from vault.redaction.structured_scripts import ScriptWords
 
 Found = Iterator[tuple[int, int, str]]
 
-_MONTH: Final = rb"[A-Za-z\xff\xfe]{3,10}\.?"
+_MONTH: Final = rb"[A-Za-z\xff\xfe]{3,12}\.?"
 _YEAR: Final = rb"(?:19|20)[0-9]{2}"
 _DATE: Final = (
     rb"(?:" + _YEAR + rb"[-/. ](?:0?[1-9]|1[0-2])[-/. ](?:3[01]|[12][0-9]|0?[1-9])"
     rb"|[0-3]?[0-9][-/. ] ?[0-3]?[0-9][-/. ] ?(?:" + _YEAR + rb"|[0-9]{2})"
     rb"|[0-3]?[0-9](?:st|nd|rd|th|er)?\.?[ -](?:of |de |d')?" + _MONTH + rb",?(?: de)?[ -]" + _YEAR
     + rb"|" + _MONTH + rb" [0-3]?[0-9](?:st|nd|rd|th)?,? " + _YEAR
+    + rb"|" + _YEAR + rb"\.? " + _MONTH + rb" [0-3]?[0-9]"
     + rb"|" + _YEAR + rb"(?:0[1-9]|1[0-2])(?:[0-2][0-9]|3[01]))"
 )  # fmt: skip
+# By language: English; German, Dutch; French; Spanish, Catalan; Italian; Portuguese; Polish; Czech, Slovak;
+# Slovene, Croatian; Danish, Norwegian, Swedish; Finnish, Estonian; Hungarian; Romanian; Turkish; Latvian,
+# Lithuanian; Indonesian, Malay; Vietnamese. Letters outside ASCII are one byte each.
+_BORN: Final = (
+    rb"(?:\bdob\b|d\.o\.b|date[ _-]?of[ _-]?birth|birth[ _-]?(?:date|day)|\bborn\b"
+    rb"|geboren|geburts(?:datum|tag)|\bgeb\.|geboorte[ _-]?(?:datum|dag)"
+    rb"|\bn\xffe? le\b|\bn\xff\(e\) le|date de naissance"
+    rb"|\bnacid[oa]\b|\bnaci\xff|fecha de nac(?:imiento|\.)|data de naixement"
+    rb"|\bnat[oa] il\b|data di nascita|\bnascid[oa]\b|data de nasc(?:imento|\.)"
+    rb"|data urodzenia|\burodz[a-z\xff]{1,8}|\bur\."
+    rb"|d[a\xff]tum naro[dz]en[a-z\xff]{1,3}|\bnaro[dz]en[a-z\xff]{0,2}\b"
+    rb"|datum ro[jd\xff]{1,2}(?:stva|enja)|\bro(?:j|\xff|dj)en[ao]?\b"
+    rb"|f\xffd(?:else|sels?)(?:datum|dato|dag)|\bf\xff(?:dd|dt)\b"
+    rb"|syntym\xff(?:aika|p\xffiv\xff)|\bsyntynyt\b|s\xffnni(?:aeg|kuup\xffev)|\bs\xffndinud"
+    rb"|sz\xfflet\xffsi (?:id\xff|d\xfftum|ideje|d\xfftuma)|\bsz\xffletett"
+    rb"|data na\xffterii|n\xffscut[\xffa]?\b|do\xffum (?:tarihi|g\xffn\xff)"
+    rb"|dzim\xffanas (?:datums|diena)|\bdzim(?:is|usi)\b|gimimo (?:data|diena)|\bgim(?:\xffs|usi)\b"
+    rb"|tanggal lahir|tarikh lahir|\blahir\b|ng\xffy sinh|\bsinh ng\xffy)"
+)
 _BIRTH: Final = linear(
-    rb"(?:\bdob\b|d\.o\.b|date[ _-]?of[ _-]?birth|birth[ _-]?(?:date|day)|\bborn\b|geboren|"
-    rb"geburts(?:datum|tag)|"
-    rb"\bgeb\.|\bn\xffe? le\b|\bn\xff\(e\) le|date de naissance|\bnacid[oa]\b|fecha de nacimiento|"
-    rb"\bnat[oa] il\b|"
-    rb"data di nascita|geboorte ?datum|data de nascimento|f\xffdselsdato)"
-    rb"[^0-9A-Za-z]{0,8}(?:(?:is|was|on|the|am|le|el|il|em)[^0-9A-Za-z]{1,3}){0,3}(" + _DATE + rb")",
+    _BORN + rb"[^0-9A-Za-z]{0,8}"
+    rb"(?:(?:is|was|on|the|am|le|el|il|em|op|den|dne|d|dnia|v|w|la|a|no|pe|p\xff|tgl)[^0-9A-Za-z]{1,3}){0,3}"
+    rb"(" + _DATE + rb")",
     ignore_case=True,
 )
+# The same in other scripts: Russian, Ukrainian, Bulgarian, Serbian, Macedonian; Greek; Hebrew; Arabic,
+# Persian; Hindi; Thai; Georgian; Armenian.
+_BORN_SCRIPTS: Final = (
+    "дата рождения,родился,родилась,дата народження,народився,народилася,народилась,дата на раждане,роден,"
+    "родена,датум рођења,рођен,рођена,датум на раѓање,ημερομηνία γέννησης,γεννήθηκα,γεννήθηκε,γεννημένος,"
+    "γεννημένη,תאריך לידה,נולד,נולדה,تاريخ الميلاد,تاریخ تولد,जन्म तिथि,जन्मतिथि,วันเกิด,เกิดวันที่,"
+    "დაბადების თარიღი,ծննդյան ամսաթիվ"
+)
+_BORN_WORDS: Final = ScriptWords(dict.fromkeys(_BORN_SCRIPTS.split(","), "BIRTH_DATE"))
+_DATE_FOLLOWS: Final = linear(rb"^[^0-9A-Za-z\n]{0,24}(" + _DATE + rb")")
+_DATE_WINDOW: Final = 64
 _BIRTH_AFTER: Final = linear(
     rb"(" + _DATE + rb")[^0-9A-Za-z]{0,4}(?:(?:is|was|as|my|his|her|their|your|the)[^0-9A-Za-z]{1,3}){0,3}"
     rb"(?:dob\b|date[ _-]?of[ _-]?birth|birth[ _-]?(?:date|day))",
@@ -115,18 +144,17 @@ _TAIL: Final = linear(
 )
 
 
-def by_context(reading: Reading) -> Iterator[Span]:
-    """Everything that its context tells in a text."""
+def by_context(reading: Reading, digits: int) -> Iterator[Span]:
+    """Everything that its context tells in a text with so many digits."""
     seen = _SIGNS.seen(reading.low)
-    has_digit = _DIGIT.search(reading.data) is not None
-    for bit, (_, find, digits) in enumerate(_FINDERS):
-        if seen >> bit & 1 and (has_digit or not digits):
+    for bit, (_, find, of_digits) in enumerate(_FINDERS):
+        if seen >> bit & 1 and (digits or not of_digits):
             for start, end, kind in find(reading):
                 yield marked(start, end, kind)
-    if has_digit:
+    if digits >= _ID_DIGITS:
         for start, end, kind in state_postcodes(reading.data):
             yield marked(start, end, kind)
-        yield from national_ids(reading.data)
+        yield from national_ids(reading)
 
 
 def _each(pattern: Pattern, reading: Reading, kind: str) -> Found:
@@ -139,6 +167,10 @@ def _each(pattern: Pattern, reading: Reading, kind: str) -> Found:
 def _births(reading: Reading) -> Found:
     yield from _each(_BIRTH, reading, "BIRTH_DATE")
     yield from _each(_BIRTH_AFTER, reading, "BIRTH_DATE")
+    for _, end, kind in _BORN_WORDS.find(reading):
+        day = _DATE_FOLLOWS.search(reading.data[end : end + _DATE_WINDOW])
+        if day:
+            yield end + day.start(1), end + day.end(1), kind
     if IDEOGRAPH in reading.data:
         for match in _BIRTH_UNSPACED.finditer(reading.text):
             yield match.start(1), match.end(1), "BIRTH_DATE"
@@ -149,7 +181,7 @@ def _streets(reading: Reading) -> Found:
 
 
 def _postcodes(reading: Reading) -> Found:
-    return postcodes(reading.data)
+    return postcodes(reading)
 
 
 def _names(reading: Reading) -> Found:
@@ -181,10 +213,13 @@ def _tails(reading: Reading) -> Found:
 
 
 _DIGIT: Final = re.compile(rb"[0-9]")
+_ID_DIGITS: Final = 4  # of a national id; more of an American postcode
 
 _BIRTH_SIGNS: Final = (
-    "dob,d.o.b,birth,born,gebor,geburt,geb.,n\xff,naissance,nacid,nacimiento,nato,nata,nasci,dselsdato,"
-    "\xfe\xfe"
+    "dob,d.o.b,birth,born,gebor,geboor,geburt,geb.,n\xff,naissance,nacid,naci\xff,de nac,naixement,nato,"
+    "nata,nasc,"
+    "urodz,ur.,naroden,narozen,datum ro,rojen,ro\xffen,rodjen,f\xffd,syntym,syntyn,s\xffn,sz\xfflet,"
+    "\xffterii,do\xffum,dzim,gim,lahir,sinh,\xff\xff\xff\xff,\xfe\xfe"
 )
 _NAME_SIGNS: Final = "name,mr,ms ,ms.,miss,mister,dr ,dr.,prof,herr,frau,mme,monsieur,se\xffor,called"
 _REFERENCE_SIGNS: Final = (

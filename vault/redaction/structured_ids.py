@@ -1,129 +1,24 @@
 """National identity numbers, told by a word for them nearby and, where there is one, by their check.
 
 Nine to eleven digits pass some country's check by chance one time in ten, so none is looked for without a
-word. The checks are python-stdnum's.
+word. The words and forms are in `structured_ids_forms`, the checks are python-stdnum's.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
 from stdnum import get_cc_module
 
 from vault.redaction.kinds import marked
+from vault.redaction.normalise import Reading
 from vault.redaction.patterns import IDEOGRAPH, Pattern, linear
 from vault.redaction.spans import Span
-
-
-class _Id(NamedTuple):
-    """Words for a number, its form (both RE2), and its check in stdnum: country and module, or none.
-
-    ``near``: without a check, the form is so much its own that it need not follow its word at once.
-    """
-
-    words: bytes
-    form: bytes
-    check: tuple[str, str] | None = None
-    near: bool = False
-
-
-_NINE: Final = rb"[0-9]{3}[ .-]?[0-9]{3}[ .-]?[0-9]{3}"
-_TEN: Final = rb"[0-9]{6}[ /+-]?[0-9]{4}"
-_ELEVEN: Final = rb"[0-9]{3}[ .]?[0-9]{3}[ .]?[0-9]{3}[ .-]?[0-9]{2}"
-_SSN: Final = rb"\bssn|social[ _-]?security"
-_PERSONAL_NUMBER: Final = rb"personnummer|f\xffdselsnummer|fodselsnummer|personal number"
-
-# Form without a check: the number has none, or what people write for one is to be hidden as well.
-_IDS: Final = (
-    _Id(_SSN, rb"[0-9]{3}[ -][0-9]{2}[ -][0-9]{4}", near=True),
-    _Id(_SSN, rb"[0-9]{9}"),
-    _Id(rb"\bitin\b|taxpayer", rb"9[0-9]{2}[ -]?[0-9]{2}[ -]?[0-9]{4}"),
-    _Id(rb"\bnino\b|national[ _-]?insurance", rb"[A-Za-z]{2} ?[0-9]{2} ?[0-9]{2} ?[0-9]{2} ?[A-Da-d]"),
-    _Id(rb"\bnhs", rb"[0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{4}", ("gb", "nhs")),
-    _Id(
-        rb"steuer-?id|identifikationsnummer|\bidnr|tax[ _-]?id|\btin\b",
-        rb"[0-9]{2} ?[0-9]{3} ?[0-9]{3} ?[0-9]{3}",
-        ("de", "idnr"),
-    ),
-    _Id(
-        rb"sozialversicherung|rentenversicherung|versicherungsnummer|\bsvnr",
-        rb"[0-9]{2} ?[0-9]{6} ?[A-Za-z] ?[0-9]{3}",
-    ),
-    _Id(rb"versicherungsnummer|\bsvnr|\bvnr\b", rb"[0-9]{4} ?[0-9]{6}", ("at", "vnr")),
-    _Id(rb"personalausweis|ausweisnummer|ausweis-nr", rb"[0-9A-Za-z]{9}[0-9]?"),
-    _Id(
-        rb"\bnir\b|s\xffcurit\xff sociale|securite sociale|\binsee\b|num\xffro de s\xffcu",
-        rb"[12] ?[0-9]{2} ?[0-9]{2} ?[0-9][0-9ABab] ?[0-9]{3} ?[0-9]{3} ?[0-9]{2}",
-        ("fr", "nir"),
-    ),
-    _Id(rb"\bdni\b|\bnif\b", rb"[0-9]{7,8}[ -]?[A-Za-z]", ("es", "dni")),
-    _Id(rb"\bnie\b|\bnif\b", rb"[XYZxyz][ -]?[0-9]{7}[ -]?[A-Za-z]", ("es", "nie")),
-    _Id(
-        rb"codice[ _-]?fiscale|cod\. ?fisc|fiscal[ _-]?code",
-        rb"[A-Za-z]{6} ?[0-9A-Za-z]{2}[A-Za-z][0-9A-Za-z]{2} ?[A-Za-z][0-9A-Za-z]{3}[A-Za-z]",
-        ("it", "codicefiscale"),
-    ),
-    _Id(rb"\bbsn\b|burgerservice|sofi-?nummer", rb"[0-9]{3,4}[ .]?[0-9]{2}[ .]?[0-9]{3}", ("nl", "bsn")),
-    _Id(
-        rb"rijksregister|registre national|national (?:register )?number|\bniss\b|\binsz\b",
-        rb"[0-9]{2}[ .]?[0-9]{2}[ .]?[0-9]{2}[ -]?[0-9]{3}[ .]?[0-9]{2}",
-        ("be", "nn"),
-    ),
-    _Id(rb"\bcpf\b", _ELEVEN, ("br", "cpf")),
-    _Id(rb"\bpesel\b", rb"[0-9]{11}", ("pl", "pesel")),
-    _Id(_PERSONAL_NUMBER, rb"(?:[0-9]{2})?[0-9]{6}[ +-]?[0-9]{4}", ("se", "personnummer")),
-    _Id(_PERSONAL_NUMBER, rb"[0-9]{6} ?[0-9]{5}", ("no", "fodselsnummer")),
-    _Id(rb"\bcpr\b|" + _PERSONAL_NUMBER, rb"[0-9]{6}[ -]?[0-9]{4}", ("dk", "cpr")),
-    _Id(
-        rb"\bhetu\b|henkil\xfftunnus|personal identity",
-        rb"[0-9]{6}[-+A-FU-Ya-fu-y][0-9]{3}[0-9A-Za-z]",
-        ("fi", "hetu"),
-    ),
-    _Id(rb"\bkennitala", _TEN, ("is", "kennitala")),
-    _Id(rb"\bahv|\bavs\b", rb"756\.?[0-9]{4}\.?[0-9]{4}\.?[0-9]{2}", ("ch", "ssn")),
-    _Id(rb"\bnif\b|contribuinte", _NINE, ("pt", "nif")),
-    _Id(rb"social[ _-]?insurance|\bsin\b", _NINE, ("ca", "sin")),
-    _Id(rb"tax[ _-]?file|\btfn\b", rb"[0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{2,3}", ("au", "tfn")),
-    _Id(rb"\bird\b", rb"[0-9]{2,3}[ -]?[0-9]{3}[ -]?[0-9]{3}", ("nz", "ird")),
-    _Id(rb"aadhaa?r|uidai", rb"[0-9]{4}[ -]?[0-9]{4}[ -]?[0-9]{4}", ("in", "aadhaar")),
-    _Id(rb"\bpan\b|permanent account", rb"[A-Za-z]{5}[0-9]{4}[A-Za-z]", ("in", "pan")),
-    _Id(rb"\bcurp\b", rb"[A-Za-z]{4}[0-9]{6}[A-Za-z]{6}[0-9A-Za-z][0-9]", ("mx", "curp")),
-    _Id(rb"\brfc\b", rb"[A-Za-z&]{3,4}-?[0-9]{6}-?[0-9A-Za-z]{3}", ("mx", "rfc")),
-    _Id(rb"resident identity|\bric\b|chinese id", rb"[0-9]{17}[0-9Xx]", ("cn", "ric")),
-    _Id(rb"resident registration|\brrn\b", rb"[0-9]{6}-?[0-9]{7}", ("kr", "rrn")),
-    _Id(rb"kimlik", rb"[0-9]{11}", ("tr", "tckimlik")),
-    _Id(rb"south african id|\brsa id|\bsa id", rb"[0-9]{13}", ("za", "idnr")),
-    _Id(rb"teudat|mispar zehut|israeli id", rb"[0-9]{8}-?[0-9]", ("il", "idnr")),
-    _Id(rb"\bcnp\b|numeric personal", rb"[0-9]{13}", ("ro", "cnp")),
-    _Id(rb"\begn\b", rb"[0-9]{10}", ("bg", "egn")),
-    _Id(rb"rodn\xff|rodne|birth number", rb"[0-9]{6}/?[0-9]{3,4}", ("cz", "rc")),
-    _Id(rb"\boib\b", rb"[0-9]{11}", ("hr", "oib")),
-    _Id(rb"\bpps", rb"[0-9]{7}[A-Wa-w][A-Ia-iWw]?", ("ie", "pps")),
-    _Id(rb"asmens kodas", rb"[0-9]{11}", ("lt", "asmens")),
-    _Id(rb"isikukood", rb"[0-9]{11}", ("ee", "ik")),
-    _Id(rb"personas kods", rb"[0-9]{6}-?[0-9]{5}", ("lv", "pvn")),
-    _Id(rb"\bamka\b", rb"[0-9]{11}", ("gr", "amka")),
-    _Id(rb"\brut\b", rb"[0-9]{1,2}\.?[0-9]{3}\.?[0-9]{3}-?[0-9Kk]", ("cl", "rut")),
-    _Id(rb"\bdni\b", rb"[0-9]{2}\.?[0-9]{3}\.?[0-9]{3}", ("ar", "dni")),
-    _Id(rb"\bcui[tl]\b", rb"[0-9]{2}-?[0-9]{8}-?[0-9]", ("ar", "cuit")),
-    _Id(rb"\bnric\b|mykad", rb"[0-9]{6}-?[0-9]{2}-?[0-9]{4}", ("my", "nric")),
-    _Id(rb"\bnric\b|\bfin\b", rb"[STFGMstfgm][0-9]{7}[A-Za-z]"),
-    _Id(rb"\bnik\b|\bktp\b", rb"[0-9]{16}", ("id", "nik")),
-    _Id(rb"thai id", rb"[0-9]-?[0-9]{4}-?[0-9]{5}-?[0-9]{2}-?[0-9]", ("th", "pin")),
-    _Id(rb"passport|reisepass|passeport|pasaporte|passaporto|paspoort", rb"[A-Za-z]{0,3}[0-9]{6,9}[A-Za-z]?"),
-    _Id(rb"passport|reisepass|ausweis", rb"[CFGHJKcfghjk][0-9CFGHJKLMNPRTVWXYZ]{8}[0-9]?"),
-    _Id(
-        rb"driv\w*[ _']{0,2}s?[ _-]?(?:licen[cs]e|permit)|dl number|f\xffhrerschein|permis de conduire",
-        rb"[0-9A-Za-z]{1,5}[ -]?[0-9]{2,8}(?:-?[0-9A-Za-z]{2,6}| [0-9]{2,6}){0,3}",
-    ),
-    _Id(
-        rb"national[ _-]?id|identity (?:card|number)|identification number|c\xffdula|cedula",
-        rb"[A-Za-z]{0,2}[0-9][0-9 .\-/]{5,16}[0-9A-Za-z]",
-    ),
-)
+from vault.redaction.structured_ids_forms import IDS, Id
+from vault.redaction.structured_scripts import ScriptWords
 
 _NO_WORD_BEFORE: Final = rb"(?:^|[^0-9A-Za-z\xff])"
 _NO_WORD_AFTER: Final = rb"(?:[^0-9A-Za-z\xff]|$)"
@@ -132,7 +27,9 @@ _LEADING: Final = (
     rb"^[^0-9A-Za-z\xff]{1,6}"
     rb"(?:(?:number|num|no|nr|card|id|code|is|was|ist|est|es|de|on file)[^0-9A-Za-z\xff]{1,6}){0,3}"
 )
-_WORDS: Final = linear(rb"|".join(dict.fromkeys(entry.words for entry in _IDS)), ignore_case=True)
+_WORDS: Final = linear(
+    rb"|".join(dict.fromkeys(entry.words for entry in IDS if entry.words)), ignore_case=True
+)
 _NEXT_WORD: Final = re.compile(rb"[0-9A-Za-z\xff]*[^0-9A-Za-z\xff]*")
 # Where words have no spaces, any word before a number of this form, and then its check.
 _AFTER_IDEOGRAPH: Final = linear(
@@ -148,24 +45,32 @@ _DIGITS_MIN: Final = 5
 _TEXT_MIN: Final = 9  # a word of three letters and six digits
 
 
-def national_ids(data: bytes) -> Iterator[Span]:
+def national_ids(reading: Reading) -> Iterator[Span]:
     """National identity, social security, tax, passport and licence numbers near a word for them."""
+    data = reading.data
     if len(data) < _TEXT_MIN:
         return
     for place in _WORDS.finditer(data):
-        after = data[place.end() : place.end() + _AFTER + _NUMBER_MAX]
-        before = data[max(0, place.start() - _BEFORE) : place.start()]
-        for number in _entries(place.group().lower()):
-            found = _first(number, after, _AFTER)
-            if found:
-                yield marked(place.end() + found[0], place.end() + found[1], "NATIONAL_ID")
-            elif number.free and (found := _first(number, before, _BEFORE)):
-                offset = place.start() - len(before)
-                yield marked(offset + found[0], offset + found[1], "NATIONAL_ID")
+        yield from _near(data, place.start(), place.end(), _entries(place.group().lower()))
+    for start, end, numbers in _script_words().find(reading):
+        yield from _near(data, start, end, numbers)
     if IDEOGRAPH in data:
         for match in _AFTER_IDEOGRAPH.finditer(data):
             if any(_holds(check, match.group(1)) for check in _IDEOGRAPH_CHECKS):
                 yield marked(match.start(1), match.end(1), "NATIONAL_ID")
+
+
+def _near(data: bytes, start: int, end: int, numbers: Iterable[_Number]) -> Iterator[Span]:
+    """The numbers beside a word that stands at ``[start, end)``: after it, or else before it."""
+    after = data[end : end + _AFTER + _NUMBER_MAX]
+    before = data[max(0, start - _BEFORE) : start]
+    for number in numbers:
+        found = _first(number, after, _AFTER)
+        if found:
+            yield marked(end + found[0], end + found[1], "NATIONAL_ID")
+        elif number.free and (found := _first(number, before, _BEFORE)):
+            offset = start - len(before)
+            yield marked(offset + found[0], offset + found[1], "NATIONAL_ID")
 
 
 class _Number(NamedTuple):
@@ -177,13 +82,24 @@ class _Number(NamedTuple):
 @cache
 def _numbers() -> tuple[tuple[Pattern, _Number], ...]:
     """The words of each number, compiled, with what to look for near them."""
-    compiled = []
-    for entry in _IDS:
-        free = entry.near or entry.check is not None
-        before = _NO_WORD_BEFORE if free else _LEADING
-        form = linear(before + rb"(" + entry.form + rb")" + _NO_WORD_AFTER, ignore_case=True)
-        compiled.append((linear(entry.words, ignore_case=True), _Number(form, entry.check, free)))
-    return tuple(compiled)
+    return tuple((linear(entry.words, ignore_case=True), _number(entry)) for entry in IDS if entry.words)
+
+
+@cache
+def _number(entry: Id) -> _Number:
+    free = entry.near or entry.check is not None
+    before = _NO_WORD_BEFORE if free else _LEADING
+    form = linear(before + rb"(" + entry.form + rb")" + _NO_WORD_AFTER, ignore_case=True)
+    return _Number(form, entry.check, free)
+
+
+@cache
+def _script_words() -> ScriptWords[list[_Number]]:
+    numbers: dict[str, list[_Number]] = {}
+    for entry in IDS:
+        for word in filter(None, entry.scripts.split(",")):
+            numbers.setdefault(word, []).append(_number(entry))
+    return ScriptWords(numbers)
 
 
 @lru_cache(maxsize=512)

@@ -27,7 +27,8 @@ _LONG: Final = (16, 17, 18, 19)
 # registrations as the schemes document them). Left out is what is no payment card or was never issued.
 _SCHEMES: Final = (
     ("0604", "0604", _ANY),  # Maestro
-    ("1800", "1800", (15,)),  # JCB, old
+    ("1", "1", (15,)),  # UATP; JCB, old (1800)
+    ("1946", "1946", (16,)),  # GPN
     ("2131", "2131", (15,)),
     ("2200", "2205", _LONG),  # Mir, BORICA
     ("2221", "2720", (16,)),  # Mastercard, 2-series

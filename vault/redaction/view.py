@@ -27,7 +27,6 @@ from vault.redaction.masking import (
     Masking,
     Pseudonym,
     Spot,
-    is_word,
     parsed,
     shape,
     written,
@@ -128,10 +127,10 @@ def _rounded(size: int) -> int:
 
 
 def _tool(name: str | None, level: str, masking: Masking) -> str | None:
-    """A tool's name: from L1, and as a text if it is more than a word."""
+    """A tool's name, from L1, as a text."""
     if name is None or level == "L0":
         return None
-    return name if is_word(name) else masking.detected(name)
+    return masking.detected(name)
 
 
 def _resource(name: str | None, level: str, masking: Masking) -> str | None:

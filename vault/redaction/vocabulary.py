@@ -25,6 +25,7 @@ from vault.redaction.vocabulary_words import (
     OF_A_PERSON,
     PERSONS,
     TAIL_FIELDS,
+    TITLED,
 )
 
 #: Different terms of one vocabulary: the users of a session and some thousand rows of a table.
@@ -176,7 +177,9 @@ class Vocabulary:
                 start, end = layer.back(start, end)
             span = marked(start, end, entry.kind)
             if entry.when == When.TAIL:
-                if _SPEAKS_OF_DIGITS.search(folded, max(0, place - _TAIL_WORDS), place):
+                if _SPEAKS_OF_DIGITS.search(
+                    folded, max(0, place - _TAIL_WORDS), place
+                ) or _CARD_FOLLOWS.match(folded, last + 1):
                     sure.append(span)
             elif entry.when == When.ALWAYS or _is_called(folded, place, text, start):
                 sure.append(span)
@@ -188,6 +191,17 @@ class Vocabulary:
 _TAIL_WORDS: Final = 32  # characters before last digits that are read
 _CALLED_WORDS: Final = 24
 _SPEAKS_OF_DIGITS: Final = re.compile(r"\bend|\blast|\bfour\b|digit|card|visa|amex|\*|\bx{2,}|\u2022|#")
+_CARD_FOLLOWS: Final = re.compile(
+    r"[ -]{1,2}(?:[a-z]{2,10} )?(?:card|visa|master ?card|amex|maestro|discover|one\b)"
+)
+# What somebody writes who begins words with capitals; without any such word, case tells nothing of a name.
+_CAPITALISED: Final = re.compile(r"[A-Z\xc0-\xde][a-z\xdf-\xff]")
+_LOWER_NAME_MIN: Final = 3
+# Codes of airports and currencies stand in brackets behind what they are for, or beside one another.
+_CODE_LENGTH: Final = 3
+_CODE_BEFORE: Final = re.compile(r"\b[A-Z]{3}\W{1,3}(?:(?:to|and|or|via)\W)?\Z")
+_CODE_AFTER: Final = re.compile(r"\W{1,3}(?:(?:to|and|or|via)\W)?[A-Z]{3}\b")
+_CODE_AROUND: Final = 24
 _ENDS_SENTENCE: Final = frozenset(".!?:;\n\r\"'*#-(>|")
 
 
@@ -199,13 +213,29 @@ def _is_whole(folded: str, start: int, end: int, entry: _Entry) -> bool:
 
 
 def _is_called(folded: str, place: int, text: str, start: int) -> bool:
-    """Whether somebody is called by the name that begins here: a capital, and words that lead to it."""
-    return text[start].isupper() and CALLED.search(folded[max(0, place - _CALLED_WORDS) : place]) is not None
+    """Whether somebody is called by the name that begins here: a capital, and words that lead to it.
+
+    After a title it need not have a capital: "ms lee".
+    """
+    leads = CALLED if text[start].isupper() else TITLED
+    return leads.search(folded[max(0, place - _CALLED_WORDS) : place]) is not None
 
 
 def _believed(text: str, sure: list[Span], unsure: list[tuple[Span, When]]) -> Iterator[Span]:
     """Of the names that are words as well, those that are names where they stand."""
-    capitals = [(span, when) for span, when in unsure if text[span.start].isupper()]
+    if not unsure:
+        return
+    if not _CAPITALISED.search(text):
+        for span, when in unsure:
+            short = span.end - span.start < _LOWER_NAME_MIN
+            if when == When.CAPITAL and not short and text[span.start].islower():
+                yield span
+    known = {span.start for span in sure} | {span.start for span, _ in unsure}
+    capitals = [
+        (span, when)
+        for span, when in unsure
+        if text[span.start].isupper() and not _is_code(text, span, known)
+    ]
     names = [span for span in sure if span.kind == "NAME"] + [span for span, _ in capitals]
     starts, ends = {span.start for span in names}, {span.end for span in names}
     for span, when in capitals:
@@ -215,3 +245,25 @@ def _believed(text: str, sure: list[Span], unsure: list[tuple[Span, When]]) -> I
         inside = when == When.INSIDE and before != "" and before not in _ENDS_SENTENCE
         if when == When.CAPITAL or beside or inside:
             yield span
+
+
+def _is_code(text: str, span: Span, known: set[int]) -> bool:
+    """Whether three capitals are the code of something, as "MIA" is in "Miami (MIA)" and "MIA to EWR".
+
+    Not where all is in capitals, nor beside what is a name itself (``known``: where terms begin).
+    """
+    start, end = span.start, span.end
+    if end - start != _CODE_LENGTH or not text[start:end].isupper():
+        return False
+    around = text[max(0, start - _CODE_AROUND) : end + _CODE_AROUND]
+    if not any(c.islower() for c in around.replace(" to ", " ").replace(" and ", " ")):
+        return False
+    if text[start - 1 : start] == "(" and text[end : end + 1] == ")":
+        return True
+    before, after = (
+        _CODE_BEFORE.search(text, max(0, start - _CODE_AROUND), start),
+        _CODE_AFTER.match(text, end),
+    )
+    return (before is not None and before.start() not in known) or (
+        after is not None and after.end() - _CODE_LENGTH not in known
+    )

@@ -158,5 +158,10 @@ ORDINARY: Final = _words(
 #: What leads to a name, folded.
 CALLED: Final = re.compile(
     r"(?:\b(?:mr|mrs|ms|miss|mister|dr|prof|sir|madam|hi|hello|hey|dear|thanks|thank you|welcome|sorry|"
-    r"name is|name's|i am|i'm|this is|called|named|passenger|customer)[.,:]? |\bname: ?)\Z"
+    r"name is|name's|i am|i'm|this is|called|named|passenger|customer)[.,:]? |\bname ?[:-] ?)\Z"
+)
+#: What leads to a name even in lower case, folded.
+TITLED: Final = re.compile(
+    r"\b(?:(?:mr|mrs|ms|miss|mister|dr|prof|herr|frau|mme|monsieur|senora?|signora?)\.? |"
+    r"(?:name is|name's) |(?:first|last|family|given|full) name ?[:=-] ?)\Z"
 )

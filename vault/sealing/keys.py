@@ -9,32 +9,31 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from cryptography.cobblestone import Cobblestone256Decryptor, Cobblestone256Encryptor
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.hashes import SHA512
-from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
-
 from vault.encoding import pack, u64
-from vault.errors import KeyUnavailable, Tampered, WrongKey
+from vault.errors import Conflict, Erased, KeyUnavailable, Tampered
 from vault.ports.keys import KeyRow
-from vault.sealing.payload import FORMAT
+from vault.sealing import hanging
+from vault.sealing.top import TRIES, TopKeys
+from vault.sealing.wraps import KEY_BYTES, derive, unwrap, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from vault.ports.keys import KeyStore
 
-KEY_BYTES: Final = 32
-_VERSION: Final = 1
 _KINDS: Final = (b"payload", b"meta", b"about")
 #: Epoch keys held in memory; an entry is under 1 KiB.
 _CACHE_MAX: Final = 4096
+#: Stands for the epoch in the place of an item's keys, which have none.
+_ITEM: Final = -1
+_SAID: Final = {"epoch": "session", "item": "derived item"}
+#: Tenant, owner, session or item, epoch.
+_Place = tuple[bytes, bytes, bytes, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +41,13 @@ class EpochKeys:
     """What one epoch key is used for, and the contexts of the kinds of payload sealed under it.
 
     A context is the place (vault, tenant, session, epoch) and the kind: ``payload``, ``meta`` or ``about``.
+    A derived item's keys are of this kind too, and the place names the item.
     """
 
     payload: bytes = field(repr=False)
     mac: bytes = field(repr=False)
     content: bytes = field(repr=False)
+    wrapping: bytes = field(repr=False)  # what derived items hang under
     contexts: Mapping[bytes, bytes] = field(repr=False)
 
     def context(self, kind: bytes) -> bytes:
@@ -61,6 +62,8 @@ class TenantKeys:
     tenant_id: bytes
     wrapping: bytes = field(repr=False)
     index: bytes = field(repr=False)
+    #: The index key's row: what hangs under ``wrapping`` shows whether it is still the one that counts.
+    row: KeyRow | None = field(default=None, repr=False)
 
     def owner(self, subject: str) -> bytes:
         """The blind index of an owner."""
@@ -82,63 +85,18 @@ class TenantKeys:
         return _blind(self.index, kind, *parts)
 
 
-def wrap(parent: bytes, key: bytes, context: bytes) -> bytes:
-    """A key, sealed under its parent for one place (105 bytes with the format byte)."""
-    encryptor = Cobblestone256Encryptor(parent, context)
-    return FORMAT + encryptor.update(key) + encryptor.finalize()
-
-
-def unwrap(parent: bytes, wrapped: bytes, context: bytes) -> bytes:
-    """The key of a wrap.
-
-    Raises:
-        Tampered: another parent, another place, or a changed byte.
-    """
-    if not isinstance(wrapped, bytes) or wrapped[:1] != FORMAT:
-        raise Tampered("a wrapped key has an unknown format")
-    try:
-        decryptor = Cobblestone256Decryptor(parent, context)
-        return decryptor.update(wrapped[1:]) + decryptor.finalize()
-    except InvalidTag:
-        raise Tampered("a wrapped key does not verify") from None
-
-
-def derive(key: bytes, purpose: bytes) -> bytes:
-    """32 bytes for one purpose from a uniformly random key (HKDF-Expand, SHA-512; RFC 5869 §2.3)."""
-    return HKDFExpand(algorithm=SHA512(), length=KEY_BYTES, info=b"session-vault/1/" + purpose).derive(key)
-
-
-class KeyHierarchy:
+class KeyHierarchy(TopKeys):
     """The vault's keys, unwrapped when asked for and kept in memory until ``forget``."""
 
-    def __init__(self, vault_id: bytes, root: bytes, store: KeyStore) -> None:
+    def __init__(
+        self, vault_id: bytes, root: bytes, store: KeyStore, reopen: Callable[[], bytes] | None = None
+    ) -> None:
         """Hold the root key; nothing is read yet."""
-        self._vault_id, self._root, self._store = vault_id, root, store
-        self._vault_key: bytes | None = None
+        super().__init__(vault_id, root, store, reopen)
         self._tenants: dict[str, TenantKeys] = {}
-        self._epochs: OrderedDict[tuple[bytes, bytes, bytes, int], EpochKeys] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def create(self, signing_seed: bytes) -> None:
-        """Make and store the vault key and the ledger's signing key of a new vault."""
-        rows = [
-            self._row("vault", self._root, os.urandom(KEY_BYTES)),
-            self._row("signing", self._root, signing_seed),
-        ]
-        self._store.put(rows)
-
-    def signing_seed(self) -> bytes:
-        """The 32-byte Ed25519 seed that signs the ledger.
-
-        Raises:
-            WrongKey: the root key is not this vault's.
-            KeyUnavailable: the key store holds no such key.
-        """
-        return self._top("signing")
-
-    def row_key(self) -> bytes:
-        """The MAC key of the vault's own row."""
-        return derive(self._vault(), b"vault-row")
+        self._newest: dict[bytes, TenantKeys] = {}  # by id: callers may hold keys from before a barrier
+        self._epochs: OrderedDict[_Place, EpochKeys] = OrderedDict()
+        self._forgotten = 0  # how often something was dropped: what was being opened then is not kept
 
     def tenant(self, name: str, *, create: bool) -> TenantKeys | None:
         """A tenant's keys; None when the tenant is not known and ``create`` is false."""
@@ -155,26 +113,30 @@ class KeyHierarchy:
 
     def tenant_by_id(self, tenant_id: bytes) -> TenantKeys | None:
         """A tenant's keys by its pseudonym; only for verification, which has no principal."""
-        return self._load_tenant(tenant_id, create=False)
+        return self._newest.get(tenant_id) or self._load_tenant(tenant_id, create=False)
 
     def create_epoch(self, tenant: TenantKeys, owner: bytes, session_id: bytes, epoch: int) -> EpochKeys:
-        """A fresh epoch key, durable before this returns, so no ciphertext is ever older than its key."""
-        key = os.urandom(KEY_BYTES)
-        context = self._context("epoch", tenant.tenant_id, owner, session_id, epoch)
-        row = KeyRow(
-            purpose="epoch",
-            scope=session_id,
-            epoch=epoch,
-            owner=owner,
-            wrapped=wrap(tenant.wrapping, key, context),
-        )
-        self._store.put([row])
-        return self._remember((tenant.tenant_id, owner, session_id, epoch), key)
+        """A fresh epoch key, durable before this returns, so no ciphertext is ever older than its key.
+
+        Raises:
+            Erased: the session, or this epoch of it, was erased.
+        """
+        key, seen = os.urandom(KEY_BYTES), self._forgotten
+        place = (tenant.tenant_id, owner, session_id, epoch)
+        context = self._context("epoch", *place)
+
+        def rows(wrapping: bytes) -> list[KeyRow]:
+            return [_row("epoch", place, wrap(wrapping, key, context))]
+
+        if not self._put(tenant, rows):  # another process made this epoch first: its key counts
+            return self.epoch(tenant, owner, session_id, epoch)
+        return self._remember(place, key, seen)
 
     def epoch(self, tenant: TenantKeys, owner: bytes, session_id: bytes, epoch: int) -> EpochKeys:
         """The keys of one epoch of a session, for this owner only.
 
         Raises:
+            Erased: the key was destroyed, or is about to be.
             KeyUnavailable: no key for this session and owner in the key store.
             Tampered: the wrap was changed, or belongs to another session, owner, tenant or vault.
         """
@@ -183,95 +145,242 @@ class KeyHierarchy:
             if place in self._epochs:
                 self._epochs.move_to_end(place)
                 return self._epochs[place]
-        row = self._store.get("epoch", session_id, epoch, owner)
-        if row is None:
-            raise KeyUnavailable("the key store holds no key for this session")
-        context = self._context("epoch", tenant.tenant_id, owner, session_id, epoch)
-        return self._remember(place, unwrap(tenant.wrapping, row.wrapped, context))
+            seen = self._forgotten
+        return self._remember(place, self._open_epoch(tenant, place), seen)
 
     def has_epoch(self, owner: bytes, session_id: bytes, epoch: int) -> bool:
         """Whether this owner's key for a session exists: it outlives a session row removed by a tamperer."""
         return self._store.get("epoch", session_id, epoch, owner) is not None
 
+    def create_item(
+        self, tenant: TenantKeys, owner: bytes, item_id: bytes, hung: str, wrappings: Sequence[bytes]
+    ) -> EpochKeys:
+        """A fresh key of a derived item, hung under its sources; durable before this returns.
+
+        Args:
+            tenant: the tenant's keys.
+            owner: whose item it is.
+            item_id: 16 bytes.
+            hung: ``any`` (gone with any source), ``last`` (gone with the last of them) or ``free``.
+            wrappings: ``EpochKeys.wrapping`` of each source, in the order they are stored in.
+
+        Raises:
+            Erased: the item was erased.
+            Conflict: the item has a key already.
+            InvalidInput: unknown ``hung``, no source, or not a key; LimitExceeded: too many.
+        """
+        hanging.checked(hung, wrappings)
+        if None in wrappings:
+            raise KeyUnavailable("a source of this derived item has no key any more")
+        key, seen, how = os.urandom(KEY_BYTES), self._forgotten, hung.encode()
+
+        def rows(wrapping: bytes) -> list[KeyRow]:
+            made = []
+            for epoch, parent in enumerate(hanging.parents(hung, wrappings)):
+                place = (tenant.tenant_id, owner, item_id, epoch)
+                outer, inner = self._context("item", *place), self._context("item", *place, how)
+                made.append(_row("item", place, hanging.hang(wrapping, parent or b"", key, outer, inner)))
+            return made
+
+        if not self._put(tenant, rows):
+            raise Conflict("this derived item has a key already; make it under a new id")
+        return self._remember((tenant.tenant_id, owner, item_id, _ITEM), key, seen)
+
+    def item(
+        self, tenant: TenantKeys, owner: bytes, item_id: bytes, hung: str, wrappings: Sequence[bytes | None]
+    ) -> EpochKeys:
+        """The keys of a derived item, by those of its sources; None stands for a source whose key is gone.
+
+        Raises:
+            Erased: its key, or all that it hangs under, was destroyed.
+            KeyUnavailable: it cannot be opened without the sources that are missing.
+            Tampered: the wrap was changed, or is of another item, owner, tenant or sources.
+        """
+        hanging.checked(hung, wrappings)
+        if hanging.is_gone(hung, wrappings):  # also when its key is still in memory
+            raise KeyUnavailable("what this derived item was made from has no key any more")
+        place = (tenant.tenant_id, owner, item_id, _ITEM)
+        with self._lock:
+            if place in self._epochs:
+                self._epochs.move_to_end(place)
+                return self._epochs[place]
+            seen = self._forgotten
+        parents = hanging.parents(hung, wrappings)
+        key = self._opened(tenant, lambda keys: self._open_item(keys, owner, item_id, hung, parents))
+        return self._remember(place, key, seen)
+
+    def known_item(self, tenant: TenantKeys, owner: bytes, item_id: bytes) -> EpochKeys | None:
+        """The keys of a derived item that were opened before and not dropped since; spares its sources'."""
+        with self._lock:
+            return self._epochs.get((tenant.tenant_id, owner, item_id, _ITEM))
+
+    def operation_keys(self, tenant: TenantKeys) -> EpochKeys:
+        """The keys that seal and authenticate what the vault notes about a tenant's erasures.
+
+        From the index key, which stays: a barrier replaces the wrapping key.
+        """
+        place = pack(b"session-vault/1/operation", self._vault_id, tenant.tenant_id)
+        return _epoch_keys(derive(tenant.index, b"operations"), place)
+
+    def forget_scope(self, *scopes: bytes) -> None:
+        """Drop the keys of some sessions or items from memory, and of all items: they may hang on those."""
+        gone = set(scopes)
+        with self._lock:
+            self._forgotten += 1
+            for place in [place for place in self._epochs if place[2] in gone or place[3] == _ITEM]:
+                del self._epochs[place]
+
     def forget(self) -> None:
         """Drop every key from memory (as far as Python lets anyone: see SECURITY.md)."""
         with self._lock:
+            self._forgotten += 1
             self._tenants.clear()
+            self._newest.clear()
             self._epochs.clear()
             self._vault_key = None
             self._root = b""
         _owner.cache_clear()  # its keys hold index keys
 
     def _load_tenant(self, scope: bytes, *, create: bool) -> TenantKeys | None:
-        key_row, index_row = self._store.get("tenant", scope, 0, b""), self._store.get("index", scope, 0, b"")
-        if key_row is None and index_row is not None:
-            key_row = self._store.get("tenant", scope, 0, b"")  # another process made both between the looks
-        if (key_row is None) != (index_row is None):
-            raise Tampered("the key store holds only one of a tenant's two keys")
-        if key_row is None or index_row is None:
-            if not create:
-                return None
-            wrapping, index = os.urandom(KEY_BYTES), os.urandom(KEY_BYTES)
+        for last in TRIES:
+            found, index_row = self._under_root("tenant", scope), self._store.get("index", scope, 0, b"")
+            if found is None and index_row is not None:
+                found = self._under_root("tenant", scope)  # another process made both between the looks
+            if (found is None) != (index_row is None):
+                raise Tampered("the key store holds only one of a tenant's two keys")
+            if found is None or index_row is None:
+                return self._create_tenant(scope) if create else None
+            row, wrapping = found
+            try:
+                index = unwrap(wrapping, index_row.wrapped, self._place(index_row))
+            except Tampered:
+                if last or self._store.get("tenant", scope, 0, b"") == row:
+                    raise  # else there was a barrier between the looks
+            else:
+                return self._took(TenantKeys(tenant_id=scope, wrapping=wrapping, index=index, row=index_row))
+        raise AssertionError("unreachable: the last try returns or raises")
+
+    def _create_tenant(self, scope: bytes) -> TenantKeys | None:
+        wrapping, index = os.urandom(KEY_BYTES), os.urandom(KEY_BYTES)
+        for last in TRIES:
+            vault_row, _ = self._top_row("vault")
             rows = [
                 self._row("tenant", self._root, wrapping, scope),
                 self._row("index", wrapping, index, scope),
             ]
-            if not self._store.put(rows):  # another process made this tenant first: its keys count
-                return self._load_tenant(scope, create=False)
-        else:
-            wrapping = unwrap(self._root, key_row.wrapped, self._context("tenant", scope, b"", scope, 0))
-            index = unwrap(wrapping, index_row.wrapped, self._context("index", scope, b"", scope, 0))
-        return TenantKeys(tenant_id=scope, wrapping=wrapping, index=index)
+            try:
+                if not self._store.put(rows, under=vault_row):
+                    return self._load_tenant(
+                        scope, create=False
+                    )  # another process made it first: its keys count
+            except Conflict:
+                if last:
+                    raise  # else another process replaced the root key between the looks
+            else:
+                return self._took(TenantKeys(tenant_id=scope, wrapping=wrapping, index=index, row=rows[1]))
+        raise AssertionError("unreachable: the last try returns or raises")
 
-    def _remember(self, place: tuple[bytes, bytes, bytes, int], key: bytes) -> EpochKeys:
-        tenant_id, _, session_id, epoch = place
-        here = pack(b"session-vault/1/payload", self._vault_id, tenant_id, session_id, u64(epoch))
-        keys = EpochKeys(
-            payload=derive(key, b"payload"),
-            mac=derive(key, b"row-mac"),
-            content=derive(key, b"content-id"),
-            contexts={kind: pack(here, kind) for kind in _KINDS},
-        )
+    def _took(self, tenant: TenantKeys) -> TenantKeys:
         with self._lock:
-            self._epochs[place] = keys
+            self._newest[tenant.tenant_id] = tenant
+        return tenant
+
+    def _is_newer(self, tried: TenantKeys) -> bool:
+        """Whether the tenant has another wrapping key by now than the one that was tried: after a barrier."""
+        known = self._newest.get(tried.tenant_id)
+        if known is None or known.wrapping == tried.wrapping:
+            known = self._load_tenant(tried.tenant_id, create=False)
+        return known is not None and known.wrapping != tried.wrapping
+
+    def _put(self, tenant: TenantKeys, rows: Callable[[bytes], list[KeyRow]]) -> bool:
+        """Store rows under the wrapping key that counts: under an older one they could never be opened."""
+        for last in TRIES:
+            newest = self._newest.get(tenant.tenant_id, tenant)
+            try:
+                return self._store.put(rows(newest.wrapping), under=newest.row)
+            except Conflict:
+                if last or not self._is_newer(newest):
+                    raise
+        raise AssertionError("unreachable: the last try returns or raises")
+
+    def _opened(self, tenant: TenantKeys, work: Callable[[TenantKeys], bytes]) -> bytes:
+        for last in TRIES:
+            newest = self._newest.get(tenant.tenant_id, tenant)
+            try:
+                return work(newest)
+            except Tampered:
+                if last or not self._is_newer(newest):
+                    raise
+        raise AssertionError("unreachable: the last try returns or raises")
+
+    def _open_epoch(self, tenant: TenantKeys, place: _Place) -> bytes:
+        _, owner, session_id, epoch = place
+        context = self._context("epoch", *place)
+
+        def work(keys: TenantKeys) -> bytes:
+            row = self._store.get("epoch", session_id, epoch, owner)
+            if row is None:
+                raise self._missing("epoch", session_id, epoch)
+            return unwrap(keys.wrapping, row.wrapped, context)
+
+        return self._opened(tenant, work)
+
+    def _open_item(
+        self,
+        tenant: TenantKeys,
+        owner: bytes,
+        item_id: bytes,
+        hung: str,
+        parents: Sequence[bytes | None],
+    ) -> bytes:
+        refused: Tampered | None = None
+        for epoch, parent in enumerate(parents):
+            row = None if parent is None else self._store.get("item", item_id, epoch, owner)
+            if parent is None or row is None:
+                continue
+            place = (tenant.tenant_id, owner, item_id, epoch)
+            outer, inner = self._context("item", *place), self._context("item", *place, hung.encode())
+            try:
+                return hanging.unhang(tenant.wrapping, parent, row.wrapped, outer, inner)
+            except Tampered as error:
+                refused = error  # another of its rows may open: each holds the same key
+        raise refused or self._missing("item", item_id, 0)
+
+    def _missing(self, purpose: str, scope: bytes, epoch: int) -> Erased | KeyUnavailable:
+        if self._store.is_destroyed(purpose, scope, epoch):
+            return Erased()
+        return KeyUnavailable(f"the key store holds no key for this {_SAID[purpose]}")
+
+    def _remember(self, place: _Place, key: bytes, seen: int | None = None) -> EpochKeys:
+        tenant_id, _, scope, epoch = place
+        if epoch == _ITEM:
+            here = pack(b"session-vault/1/item", self._vault_id, tenant_id, scope)
+        else:
+            here = pack(b"session-vault/1/payload", self._vault_id, tenant_id, scope, u64(epoch))
+        keys = _epoch_keys(key, here)
+        with self._lock:
+            if seen is None or seen == self._forgotten:
+                self._epochs[place] = keys
             if len(self._epochs) > _CACHE_MAX:
                 self._epochs.popitem(last=False)
         return keys
 
-    def _vault(self) -> bytes:
-        if self._vault_key is None:
-            self._vault_key = self._top("vault")
-        return self._vault_key
 
-    def _top(self, purpose: str) -> bytes:
-        row = self._store.get(purpose, self._vault_id, 0, b"")
-        if row is None:
-            raise KeyUnavailable(
-                "keys.db does not hold this vault's keys; restore the keys.db that belongs to it"
-            )
-        try:
-            return unwrap(self._root, row.wrapped, self._context(purpose, b"", b"", self._vault_id, 0))
-        except Tampered:
-            # A wrong root and a damaged wrap look alike by design; the common one is named.
-            raise WrongKey("the root key does not open this vault's keys; give the right key file") from None
+def _row(purpose: str, place: _Place, wrapped: bytes) -> KeyRow:
+    tenant_id, owner, scope, epoch = place
+    return KeyRow(
+        purpose=purpose, scope=scope, epoch=epoch, owner=owner, wrapped=wrapped, tenant_id=tenant_id
+    )
 
-    def _row(self, purpose: str, parent: bytes, key: bytes, scope: bytes | None = None) -> KeyRow:
-        tenant_id = scope or b""
-        scope = scope or self._vault_id
-        context = self._context(purpose, tenant_id, b"", scope, 0)
-        return KeyRow(purpose=purpose, scope=scope, epoch=0, owner=b"", wrapped=wrap(parent, key, context))
 
-    def _context(self, purpose: str, tenant_id: bytes, owner: bytes, scope: bytes, epoch: int) -> bytes:
-        return pack(
-            b"session-vault/1/wrap",
-            purpose.encode(),
-            self._vault_id,
-            tenant_id,
-            owner,
-            scope,
-            u64(epoch),
-            u64(_VERSION),
-        )
+def _epoch_keys(key: bytes, place: bytes) -> EpochKeys:
+    return EpochKeys(
+        payload=derive(key, b"payload"),
+        mac=derive(key, b"row-mac"),
+        content=derive(key, b"content-id"),
+        wrapping=derive(key, b"wrapping"),
+        contexts={kind: pack(place, kind) for kind in _KINDS},
+    )
 
 
 @lru_cache(maxsize=4096)

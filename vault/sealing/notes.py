@@ -40,6 +40,20 @@ class Head(NamedTuple):
         ).digest()
 
 
+class Gone(NamedTuple):
+    """What was erased, as the ledger records it before its keys are destroyed.
+
+    ``fingerprint`` is a hash of its wrapped keys: one that is put back is known by it.
+    """
+
+    id: bytes
+    fingerprint: bytes
+
+    def leaf(self) -> bytes:
+        """The tree leaf; two fields, so never that of a head."""
+        return hashlib.sha256(b"\x00" + pack(self.id, self.fingerprint)).digest()
+
+
 class Edge(NamedTuple):
     """The tree so far: leaf count and the roots of its perfect subtrees, largest first."""
 

@@ -17,6 +17,7 @@ from vault.encoding import pack
 from vault.errors import Tampered
 
 if TYPE_CHECKING:
+    from vault.ports.operations import OperationRow, SweeperRow
     from vault.ports.records import BlobRow, EventRow, RunRow, SessionRow, VaultRow
 
 _EVENT_NUMBERS: Final = Struct(">QQQQIIQBB")
@@ -133,6 +134,7 @@ def _session_mac(mac_key: bytes, row: SessionRow) -> bytes:
         row.tails,
         row.about,
         *_recovery_fields(row),
+        *((row.retention,) if row.retention else ()),  # a fifth or a first field more: `pack` counts them
     )
     return hashlib.blake2b(fields, key=mac_key, digest_size=32, person=b"sv1.session").digest()
 
@@ -181,6 +183,34 @@ def run_mac(mac_key: bytes, session_id: bytes, row: RunRow) -> bytes:
     except _MALFORMED:
         raise Tampered("a run's row holds a value of the wrong kind") from None
     return hashlib.blake2b(fields, key=mac_key, digest_size=32, person=b"sv1.run").digest()
+
+
+def operation_mac(mac_key: bytes, row: OperationRow) -> bytes:
+    """Keyed BLAKE2b-256 over an erasure's row but its internal number and the MAC itself.
+
+    Raises:
+        Tampered: a value is of the wrong kind or out of range.
+    """
+    try:
+        fields = pack(
+            row.operation_id, row.tenant_id, row.state.encode(), row.opened_us.to_bytes(8), row.plan
+        )
+    except _MALFORMED:
+        raise Tampered("an erasure's row holds a value of the wrong kind") from None
+    return hashlib.blake2b(fields, key=mac_key, digest_size=32, person=b"sv1.operation").digest()
+
+
+def sweeper_mac(row_key: bytes, row: SweeperRow) -> bytes:
+    """Keyed BLAKE2b-256 over the sweeper's row.
+
+    Raises:
+        Tampered: a value is of the wrong kind or out of range.
+    """
+    try:
+        fields = pack(row.name.encode(), *(part.to_bytes(8) for part in row[1:5]))
+    except _MALFORMED:
+        raise Tampered("the sweeper's row holds a value of the wrong kind") from None
+    return hashlib.blake2b(fields, key=row_key, digest_size=32, person=b"sv1.sweeper").digest()
 
 
 def vault_mac(row_key: bytes, row: VaultRow) -> bytes:

@@ -10,7 +10,7 @@ from vault.errors import Busy, SessionEnded, Tampered, VaultError
 from vault.policy import lease as leases
 from vault.policy.lease import decode, encode, revoke
 from vault.sealing import rows
-from vault.sessions.log import epoch_keys, verified_session
+from vault.sessions.log import due_hour, epoch_keys, verified_session
 from vault.sessions.read import verified_view
 from vault.sessions.witness import head_of
 
@@ -40,7 +40,8 @@ def end(log: Log, grant: Grant, session_id: bytes) -> SessionRow:
         if row.state != "active":
             return row
         lease = encode(revoke(decode(row.lease))) if row.lease else row.lease
-        return row._replace(state="ended", ended_us=max(log.clock.now_us(), row.updated_us), lease=lease)
+        row = row._replace(state="ended", ended_us=max(log.clock.now_us(), row.updated_us), lease=lease)
+        return row._replace(due_hour=due_hour(row))
 
     row = amend(log, grant, session_id, ended)
     log.appended(session_id, 0)

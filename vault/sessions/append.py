@@ -36,6 +36,7 @@ from vault.sessions.log import (
     decode_tails,
     epoch_keys,
     hour_of,
+    is_live,
     make_event,
     sealed_body,
     verified_session,
@@ -76,6 +77,7 @@ class Terms:
 
 
 _PLAIN = Terms()
+_GOING = "the session expired or was erased; stop writing"
 
 
 def append(
@@ -111,7 +113,7 @@ def append(
     given = [new.event_id for new in events if new.event_id is not None]
     if len(given) != len(set(given)):
         raise InvalidInput("the same event id stands twice in one batch; give each event its own")
-    keys = epoch_keys(log, grant, session.session_id, session.epoch)
+    keys = _keys(log, grant, session, terms)
     fresh: dict[bytes, BlobRow] = {}
     prepared = [prepare(log, grant.tenant, session, keys, new, fresh) for new in events]
     if sum(len(one.body) for one in prepared) > BATCH_BYTES_MAX:
@@ -119,11 +121,34 @@ def append(
             f"the payloads of a batch hold at most {BATCH_BYTES_MAX} bytes together; split it"
         )
     work = _Append(log, grant, session, keys, prepared, terms)
-    result = log.records.transact(work.run)
+    result = _transacted(log, work.run, prepared)
     if work.head is not None:
         log.witness.saw([head_of(work.head)])
         log.appended(session.session_id, work.added)
     return result
+
+
+def _keys(log: Log, grant: Grant, session: SessionRow, terms: Terms) -> EpochKeys:
+    """The session's keys; a run whose session was erased meanwhile learns that it has to stop."""
+    try:
+        return epoch_keys(log, grant, session.session_id, session.epoch)
+    except NotFound:
+        if terms.holder is None:
+            raise
+        raise Fenced(_GOING) from None
+
+
+def _transacted(
+    log: Log, work: Callable[[Transaction], list[Event]], prepared: Sequence[Prepared]
+) -> list[Event]:
+    """The work's result; what was uploaded for a session that is not there any more is deleted again."""
+    try:
+        return log.records.transact(work)
+    except (NotFound, Fenced):
+        for one in prepared:
+            if one.blob.content_id and not one.blob.no and one.blob.body is None:
+                log.blobs.delete(one.blob.address)
+        raise
 
 
 class _Append:
@@ -150,6 +175,8 @@ class _Append:
         # row, never by this process's view of it.
         terms = self._terms
         by_view = terms.expect_head is None and terms.lease is None and not self._of_effects
+        # A blob's row names its session's row, which an erasure may have taken away while it was uploaded.
+        by_view = by_view and all(one.blob.no or not one.blob.content_id for one in self._prepared)
         row = seen = transaction.known(session_id) if by_view else None
         if row is None or row.tenant_id != self._grant.tenant.tenant_id or row.owner != self._grant.owner:
             row = verified_session(self._log, self._grant, transaction, session_id)
@@ -229,9 +256,13 @@ class _Append:
 
     def _refuse(self, row: SessionRow) -> bytes:
         """Whether these events may go in now; the lease that the session has with them."""
-        if row.state != "active":
-            raise SessionEnded if row.state == "ended" else NotFound("there is no such session")
         terms, lease = self._terms, row.lease
+        if not is_live(row, self._log.clock.now_us()):
+            if terms.holder is not None:
+                raise Fenced(_GOING)
+            raise NotFound("there is no such session")
+        if row.state != "active":
+            raise SessionEnded
         if terms.expect_head is not None and terms.expect_head != row.head_seq:
             raise Conflict(
                 f"the session's last event is number {row.head_seq}, not {terms.expect_head}; read on first"
@@ -336,7 +367,8 @@ class _Append:
         same = (
             (stored.type, stored.run_id, stored.content)
             == (prepared.new.type, prepared.run_id, prepared.content)
-            and LEVELS[stored.level] == prepared.new.level
+            # As it was asked for, before the policy lowered the type since; or as the policy has it.
+            and LEVELS[stored.level] in {prepared.asked_level, prepared.new.level}
             and _meta(self._keys, stored) == prepared.meta
         )
         # Longer repeats share their blob: an equal address is equal content. Short ones are opened.

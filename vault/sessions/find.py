@@ -9,21 +9,25 @@ from typing import TYPE_CHECKING, Any, Final
 from vault.clock import from_us
 from vault.encoding import json_value
 from vault.errors import InvalidInput, NotFound, Tampered
-from vault.model import PAGE_MAX, Holding, Page, RunId, SessionId, SessionSummary, format_id
+from vault.model import PAGE_MAX, Holding, Page, RunId, SessionId, SessionSummary, check_name, format_id
 from vault.policy.lease import ALIVE_US, decode
 from vault.ports.records import EventsQuery
 from vault.sealing.payload import unseal
 from vault.sessions.log import decode_event, decode_tails, hour_of
 from vault.sessions.read import rows_of, verified_view
+from vault.sessions.readings import noted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from vault.access.door import Grant
-    from vault.ports.records import EventRow, SessionRow
+    from vault.ports.records import EventRow, Reader, SessionRow
     from vault.sealing.keys import EpochKeys
     from vault.sessions.log import Log
     from vault.sessions.read import View
+
+    #: Where a session stands in the list: the hour it was used in, when, its number.
+    _Place = tuple[int, int, int]
 
 #: Characters of a message preview.
 _PREVIEW_MAX: Final = 80
@@ -52,6 +56,7 @@ def summary(log: Log, grant: Grant, session_id: bytes) -> SessionSummary:
         first = _message(found, _MESSAGES[:1], newest=False)
         latest = _message(found, _MESSAGES, newest=True)
     about = open_about(keys, row)
+    noted(log, grant, session_id)
     if not grant.own:
         about = log.viewer.about(grant, session_id, about)
     return SessionSummary(
@@ -92,39 +97,96 @@ def find(
         InvalidInput: a limit or cursor that this never gave.
         Tampered: a listed session was changed, moved or rolled back.
     """
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= PAGE_MAX:
-        raise InvalidInput(f"limit is a whole number from 1 to {PAGE_MAX}")
-    before = _END if cursor is None else _decode_cursor(cursor)
     # The first label narrows by index; all of them are compared on what is opened anyway.
     first = min(labels.items()) if labels else None
     label = grant.tenant.blind("label", *first) if first else None
-    tenant_id, items = grant.tenant.tenant_id, list[SessionSummary]()
+
+    def listed(reader: Reader, before: _Place, count: int) -> list[tuple[bytes, _Place]]:
+        rows = reader.sessions(grant.tenant.tenant_id, grant.owner, label=label, before=before, limit=count)
+        return [(row.session_id, (row.used_hour, row.updated_us, row.no)) for row in rows]
+
+    def opened(session_id: bytes) -> SessionSummary | None:
+        item = _item(log, lambda: grant, session_id)
+        if item and first and item.labels.get(first[0]) != first[1]:
+            raise Tampered("a label's index points to a session without that label")
+        return item if item and labels.items() <= item.labels.items() else None
+
+    return _page(log, listed, opened, state, limit, cursor)
+
+
+def find_of_tenant(
+    log: Log,
+    grant: Grant,
+    leave: Callable[[bytes], Grant],
+    subject: str | None,
+    state: str | None,
+    limit: int,
+    cursor: str | None,
+) -> Page:
+    """A page of the sessions of the grant's tenant, or of one subject in it, last used first.
+
+    ``leave`` asks the door about each of them: what it may not show, as the audit trail, is not there.
+
+    Raises:
+        As ``find``.
+    """
+    tenant = grant.tenant
+
+    def listed(reader: Reader, before: _Place, count: int) -> list[tuple[bytes, _Place]]:
+        if subject is not None:
+            owner = tenant.owner(check_name(subject, "a subject"))
+            rows = reader.sessions(tenant.tenant_id, owner, label=None, before=before, limit=count)
+            return [(row.session_id, (row.used_hour, row.updated_us, row.no)) for row in rows]
+        place = {"used_hour": before[0], "updated_us": before[1], "no": before[2], "limit": count}
+        found = reader.scan("sessions_of_tenant", tenant_id=tenant.tenant_id, **place)
+        return [_listed(row) for row in found]
+
+    def opened(session_id: bytes) -> SessionSummary | None:
+        return _item(log, lambda: leave(session_id), session_id)
+
+    return _page(log, listed, opened, state, limit, cursor)
+
+
+def _page(
+    log: Log,
+    listed: Callable[[Reader, _Place, int], list[tuple[bytes, _Place]]],
+    opened: Callable[[bytes], SessionSummary | None],
+    state: str | None,
+    limit: int,
+    cursor: str | None,
+) -> Page:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= PAGE_MAX:
+        raise InvalidInput(f"limit is a whole number from 1 to {PAGE_MAX}")
+    before, items = _END if cursor is None else _decode_cursor(cursor), list[SessionSummary]()
     while True:
         with log.records.snapshot() as reader:
-            listed = reader.sessions(tenant_id, grant.owner, label=label, before=before, limit=limit + 1)
-        for row in listed[:limit]:
+            found = listed(reader, before, limit + 1)
+        for session_id, place in found[:limit]:
             # A session that is used meanwhile moves to the front, where a fresh first page shows it; on the
             # pages that follow none is shown twice.
-            before = (row.used_hour, row.updated_us, row.no)
-            item = _item(log, grant, row.session_id)
-            if item is None:
-                continue
-            if first and item.labels.get(first[0]) != first[1]:
-                raise Tampered("a label's index points to a session without that label")
-            if labels.items() <= item.labels.items() and state in {None, item.state}:
+            before = place
+            item = opened(session_id)
+            if item is not None and state in {None, item.state}:
                 items.append(item)
                 if len(items) == limit:
-                    more = row is not listed[-1]
+                    more = place != found[-1][1]
                     return Page(items=tuple(items), next_cursor=_encode_cursor(before) if more else None)
-        if len(listed) <= limit:
+        if len(found) <= limit:
             return Page(items=tuple(items), next_cursor=None)
 
 
-def _item(log: Log, grant: Grant, session_id: bytes) -> SessionSummary | None:
+def _listed(row: tuple[Any, ...]) -> tuple[bytes, _Place]:
+    session_id, used_hour, updated_us, number = row
+    if not isinstance(session_id, bytes) or {*map(type, (used_hour, updated_us, number))} != {int}:
+        raise Tampered("the database holds a value of the wrong kind")
+    return session_id, (used_hour, updated_us, number)
+
+
+def _item(log: Log, leave: Callable[[], Grant], session_id: bytes) -> SessionSummary | None:
     try:
-        return summary(log, grant, session_id)
+        return summary(log, leave().anew(), session_id)
     except NotFound:
-        return None  # erased since it was listed
+        return None  # erased since it was listed, or not to be shown
 
 
 def _message(found: View, types: tuple[str, ...], *, newest: bool) -> tuple[View, EventRow] | None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from vault.errors import InvalidInput, LimitExceeded
-from vault.model import format_id
+from vault.model import LEVELS, format_id
 from vault.policy.effects import COMMITTED
 from vault.ports.records import EventsQuery
 from vault.sessions.family import DEPTH_MAX
-from vault.sessions.read import Part, locate, read, rows_of, shared_of, verified_view
+from vault.sessions.log import check_session
+from vault.sessions.place import locate
+from vault.sessions.read import Part, read, rows_of, shared_of, verified_view
 
 if TYPE_CHECKING:
     from vault.access.door import Grant
     from vault.model import Event
-    from vault.ports.records import EventRow
+    from vault.ports.records import EventRow, Transaction
     from vault.sessions.log import Log
     from vault.sessions.read import View
 
@@ -32,6 +34,7 @@ class Base(NamedTuple):
     chain: bytes
     recorded_us: int
     document: dict[str, Any]
+    leave: Grant  # to read that session
 
 
 def base_of(log: Log, grant: Grant, session_id: bytes, at: str | None) -> Base:
@@ -41,9 +44,11 @@ def base_of(log: Log, grant: Grant, session_id: bytes, at: str | None) -> Base:
         NotFound: there is no such session, or ``at`` is no event of it.
         InvalidInput: the session has no event yet, so there is nothing to share.
         LimitExceeded: a fork of a fork deeper than ``DEPTH_MAX``.
+        InvalidInput: a part of it is somebody else's, and is not shared in full.
     """
     with verified_view(log, grant, session_id) as found:
         holder, row = _newest(found) if at is None else locate(found, at)
+        _check_whole(grant, found)
         shared, head = shared_of(found), found.row.head_seq
         depth = len(found.older) - [found, *found.older].index(holder) + 1
     if depth > DEPTH_MAX:
@@ -56,7 +61,28 @@ def base_of(log: Log, grant: Grant, session_id: bytes, at: str | None) -> Base:
     world = [_named(event) for event in read(log, grant, session_id, part)][::-1]
     document = {"of": format_id("ses", session_id), "at": format_id("evt", row.event_id), "not_forked": world}
     # Of a fork of a fork, the session that holds the event: so the way back stays short.
-    return Base(holder.row.session_id, row.seq, row.chain, row.recorded_us, document)
+    base_id = holder.row.session_id
+    return Base(base_id, row.seq, row.chain, row.recorded_us, document, grant.of(base_id))
+
+
+def check_still_there(log: Log, base: Base, transaction: Transaction) -> None:
+    """Make sure, where the fork is stored, that what it goes on from was not erased since it was looked at.
+
+    Raises:
+        NotFound: it was, or is being.
+    """
+    place = (base.session_id, base.leave.tenant.tenant_id, base.leave.owner)
+    row = transaction.session(*place)
+    check_session(log, base.leave, transaction, base.session_id, row, None, expired_too=True)
+
+
+def _check_whole(grant: Grant, found: View) -> None:
+    """Whether all that a fork would share can be read in full by whoever makes it."""
+    levels = {grant.of(strand.row.session_id).level for strand in (found, *found.older)}
+    if found.gone or levels != {LEVELS[-1]}:
+        raise InvalidInput(
+            "a part of this session is somebody else's and not shared in full: it has no forks"
+        )
 
 
 def _newest(found: View) -> tuple[View, EventRow]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from vault.errors import Tampered
+from vault.errors import NotFound, Tampered
 from vault.model import SessionId, check_name
 from vault.policy.effects import COMMITTED
 from vault.policy.freshness import TOOL_PREFIX, ForeignEffect, Observation, WorldGap, world_gap
 from vault.ports.records import EventsQuery
-from vault.sessions.family import family
+from vault.sessions.family import GONE, family
 from vault.sessions.log import decode_event, opened_event
 from vault.sessions.prepare import changed_by
 from vault.sessions.read import rows_of, verified_view
@@ -58,6 +58,8 @@ def newest_observation(
                         valid_for_us=event.valid_for_us,
                     )
                     return event, seen
+        if found.gone:
+            raise NotFound(GONE)
     return None, None
 
 
@@ -120,7 +122,7 @@ def _foreign(log: Log, grant: Grant, found: View, since: dict[bytes, int]) -> li
         places |= dict.fromkeys(islice(others, FOREIGN_MAX), tag)
     if not places:
         return []
-    branches = {row.session_id for row in family(log, grant, found.reader, found.row)}
+    branches = {row.session_id for row in family(log, grant, found.reader, found.row, whole=False)}
     events = [(_event_at(log, grant, *place, tag), place[0] in branches) for place, tag in places.items()]
     return sorted(_told(events), key=lambda effect: effect.committed_us)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol
 import orjson
 
 from vault.encoding import json_value
-from vault.errors import NotFound, Tampered
+from vault.errors import Erased, NotFound, Tampered
 from vault.model import (
     LEVELS,
     Event,
@@ -20,12 +20,16 @@ from vault.model import (
     format_id,
 )
 from vault.policy.freshness import Thresholds
+from vault.policy.levels import Levels
 from vault.policy.recovery import Trigger
+from vault.policy.retention import Times, due_us, is_visible
+from vault.policy.terms import decode as decode_terms
 from vault.sealing import rows
 from vault.sealing.payload import Sealing, unseal, unseal_stream
+from vault.sessions.readings import noted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from vault.access.door import Grant
     from vault.clock import Clock
@@ -43,6 +47,7 @@ STREAM: Final = 2
 
 _TRIGGER: Final = Trigger()
 _THRESHOLDS: Final = Thresholds()
+_LEVELS: Final = Levels()
 
 
 class Views(Protocol):
@@ -55,6 +60,19 @@ class Views(Protocol):
     def about(self, grant: Grant, session_id: bytes, about: dict[str, Any]) -> dict[str, Any]:
         """Title, labels and the like of a session as a grant's level shows them."""
         ...
+
+
+class Retention(Protocol):
+    """Says how long what is written now is kept."""
+
+    def __call__(self, grant: Grant, kind: str, labels: Mapping[str, str]) -> bytes:
+        """The terms that bind a new item (`policy/terms`), by the policy of the grant's tenant."""
+        ...
+
+
+def _until_erased(grant: Grant, kind: str, labels: Mapping[str, str]) -> bytes:  # noqa: ARG001
+    """No policy: kept until somebody erases it."""
+    return b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +89,8 @@ class Log:
     appended: Callable[[bytes, int], None]  # told after each commit: which session, how many new events
     trigger: Trigger = _TRIGGER  # when a run writes a checkpoint by itself
     thresholds: Thresholds = _THRESHOLDS  # when what was observed counts as old
+    retention: Retention = _until_erased  # how long what is written now is kept
+    levels: Levels = _LEVELS  # the highest that events of a type are stored at
 
 
 class Tails(NamedTuple):
@@ -110,9 +130,28 @@ def hour_of(updated_us: int) -> int:
     return updated_us // 3_600_000_000
 
 
+def due_hour(row: SessionRow) -> int:
+    """The first hour in which a session may be due, 0 for never; the sweep looks again then.
+
+    What comes later, an event or a longer policy, only moves it away: so it is written when the session
+    begins, ends, or is bound anew, and not with every event.
+    """
+    if not row.retention:
+        return 0
+    times = Times(row.created_us, row.updated_us, row.ended_us)
+    return due_us(decode_terms(row.retention), times) // 3_600_000_000
+
+
 def epoch_keys(log: Log, grant: Grant, session_id: bytes, epoch: int) -> EpochKeys:
-    """The keys of one epoch of the grant's owner's session."""
-    return log.keys.epoch(grant.tenant, grant.owner, session_id, epoch)
+    """The keys of one epoch of a session that the grant gives leave for.
+
+    Raises:
+        NotFound: they were destroyed with it.
+    """
+    try:
+        return log.keys.epoch(grant.tenant, grant.of(session_id).owner, session_id, epoch)
+    except Erased:
+        raise NotFound("there is no such session") from None
 
 
 def verified_session(log: Log, grant: Grant, reader: Reader, session_id: bytes) -> SessionRow:
@@ -122,12 +161,22 @@ def verified_session(log: Log, grant: Grant, reader: Reader, session_id: bytes) 
 
 
 def check_session(
-    log: Log, grant: Grant, reader: Reader, session_id: bytes, row: SessionRow | None, expected: Head | None
+    log: Log,
+    grant: Grant,
+    reader: Reader,
+    session_id: bytes,
+    row: SessionRow | None,
+    expected: Head | None,
+    *,
+    expired_too: bool = False,
 ) -> SessionRow:
     """Verify a session row that was read for this grant.
 
-    ``expected`` is ``log.witness.expected`` as it was before the snapshot began: another thread may have
-    committed, and been seen, since.
+    Args:
+        log, grant, reader, session_id, row: the parts, leave, the snapshot and what was read in it.
+        expected: ``log.witness.expected`` as it was before the snapshot began: another thread may have
+            committed, and been seen, since.
+        expired_too: also one whose time is over, for the forks that share it.
 
     Raises:
         NotFound: there is none.
@@ -151,9 +200,18 @@ def check_session(
         return found[0] if found else None
 
     log.witness.check(expected, row, chain_at)
-    if row.state == "erasing":
+    if row.state == "erasing" or not (expired_too or is_live(row, log.clock.now_us())):
         raise NotFound("there is no such session")
     return row
+
+
+def is_live(row: SessionRow, now_us: int) -> bool:
+    """Whether a session is there for readers and writers: neither expired nor asked to be erased."""
+    if row.state == "erasing":
+        return False
+    return not row.retention or is_visible(
+        decode_terms(row.retention), row.created_us, row.updated_us, row.ended_us, now_us
+    )
 
 
 def check_event(keys: EpochKeys, session_id: bytes, row: EventRow) -> bytes:
@@ -195,8 +253,12 @@ def decode_event(log: Log, grant: Grant, keys: EpochKeys, session_id: bytes, row
     Raises:
         Tampered: the payload or the sealed fields do not open, or are not what the row says.
     """
-    event = opened_event(log, keys, session_id, row)
-    return event if grant.own else log.viewer(grant, session_id, event)
+    event, leave = opened_event(log, keys, session_id, row), grant.of(session_id)
+    noted(log, leave, session_id)
+    if leave.own:
+        return event
+    leave.used()
+    return log.viewer(leave, session_id, event)
 
 
 def opened_event(log: Log, keys: EpochKeys, session_id: bytes, row: EventRow) -> Event:

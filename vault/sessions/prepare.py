@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
 
@@ -48,7 +49,8 @@ _LOOK_FIRST_BYTES: Final = 16 * 1024
 class Prepared(NamedTuple):
     """An event that is checked, encoded and sealed, with its blob durable if it is a large one."""
 
-    new: NewEvent
+    new: NewEvent  # its level as it is stored
+    asked_level: str  # what the writer asked for
     event_id: bytes | None  # None: made when the place in the log is known
     run_id: bytes | None
     meta: dict[str, Any]
@@ -83,6 +85,9 @@ def prepare(
     check_type(new.type)
     if new.level not in LEVELS:
         raise InvalidInput("a level is one of L0, L1, L2, L3")
+    asked, level = new.level, log.levels.stored_at(new.type, new.level)
+    if level != asked:
+        new = replace(new, level=level)
     meta = _checked_meta(new)
     ref, tags = _found_by(tenant, new)
     sealed_meta = None
@@ -95,6 +100,7 @@ def prepare(
         blob = _sealed_blob(log, session, keys, body, fresh)
     return Prepared(
         new=new,
+        asked_level=asked,
         event_id=event_bytes(new.event_id) if new.event_id is not None else None,
         run_id=run_bytes(new.run) if new.run is not None else None,
         meta=meta,

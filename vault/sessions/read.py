@@ -14,19 +14,16 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from vault.clock import to_us
-from vault.errors import InvalidInput, NotFound, Tampered
-from vault.model import check_type, event_bytes, run_bytes
+from vault.errors import NotFound, Tampered
 from vault.ports.records import EventsQuery
 from vault.sealing import rows
-from vault.sessions.family import ancestors
+from vault.sessions.family import GONE, ancestors
 from vault.sessions.log import check_event, check_session, decode_event, decode_tails, epoch_keys
 from vault.sessions.runs import proven_count
 from vault.sessions.witness import head_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from datetime import datetime
+    from collections.abc import Iterator
 
     from vault.access.door import Grant
     from vault.model import Event
@@ -60,7 +57,8 @@ class Part:
 class View:
     """One session in one snapshot, verified; for a fork, with those that it was forked from, nearest first.
 
-    ``until`` is the first place that is not its own as seen from the session that was asked for.
+    ``until`` is the first place that is not its own as seen from the session that was asked for. ``gone``:
+    what stands before the last of these is somebody else's and cannot be read.
     """
 
     reader: Reader
@@ -68,6 +66,7 @@ class View:
     keys: EpochKeys
     until: int
     older: tuple[View, ...] = ()
+    gone: bool = False
 
 
 @contextlib.contextmanager
@@ -89,24 +88,35 @@ def view(log: Log, grant: Grant, session_id: bytes, reader: Reader, expected: He
         NotFound: there is none for this grant.
         Tampered: it was changed, removed or rolled back.
     """
-    row = reader.session(session_id, grant.tenant.tenant_id, grant.owner)
-    row = check_session(log, grant, reader, session_id, row, expected)
+    leave = grant.of(session_id)
+    stored = reader.session(session_id, leave.tenant.tenant_id, leave.owner)
+    is_part = grant.is_part(session_id)
+    row = check_session(log, leave, reader, session_id, stored, expected, expired_too=is_part)
     log.witness.saw([head_of(row)])
     if next(reader.scan("event_behind", session_no=row.no, seq=row.head_seq), None):
         raise Tampered("an event stands behind the session's newest one: it is forged")
     older: list[View] = []
-    until = row.base_seq + 1
+    until, gone = row.base_seq + 1, False
     for base in ancestors(log, grant, reader, row) if row.forked_from is not None else ():
+        if base is None:
+            gone = True
+            break
         keys = epoch_keys(log, grant, base.session_id, base.epoch)
         older.append(View(reader=reader, row=base, keys=keys, until=until))
         until = min(until, base.base_seq + 1)
     keys = epoch_keys(log, grant, session_id, row.epoch)
-    return View(reader=reader, row=row, keys=keys, until=row.head_seq + 1, older=tuple(older))
+    return View(reader=reader, row=row, keys=keys, until=row.head_seq + 1, older=tuple(older), gone=gone)
 
 
 def shared_of(found: View) -> tuple[tuple[bytes, int], ...]:
-    """Whose log comes before a fork's own, nearest first, and until where; empty for any other session."""
-    return tuple((base.row.session_id, base.until) for base in found.older)
+    """Whose log comes before a fork's own, nearest first, and until where; empty for any other session.
+
+    One that cannot be read has no name.
+    """
+    shared = [(base.row.session_id, base.until) for base in found.older]
+    last = found.older[-1] if found.older else found
+    nameless = [(b"", min(last.until, last.row.base_seq + 1))] if found.gone else []
+    return (*shared, *nameless)
 
 
 def read(log: Log, grant: Grant, session_id: bytes, part: Part) -> Iterator[Event]:
@@ -147,6 +157,8 @@ def _within_run(log: Log, grant: Grant, session_id: bytes, part: Part, run_id: b
 
 def _read_one(log: Log, grant: Grant, session_id: bytes, part: Part) -> Iterator[Event]:
     """The events of a part within one session's own log."""
+    if not session_id:
+        raise NotFound(GONE)
     types = part.types
     if types is None:
         return _stream(log, grant, session_id, part, None)
@@ -155,86 +167,6 @@ def _read_one(log: Log, grant: Grant, session_id: bytes, part: Part) -> Iterator
     # One proven stream per type, merged by place: a list of types costs what its events cost.
     streams = [_stream(log, grant, session_id, part, name) for name in dict.fromkeys(types)]
     return heapq.merge(*streams, key=lambda event: event.seq, reverse=part.newest_first)
-
-
-def find_event(found: View, event_id: str) -> EventRow:
-    """The verified row of an event id.
-
-    Raises:
-        InvalidInput: not an event id.
-        NotFound: the session has no such event.
-        Tampered: it was changed, moved or removed.
-    """
-    return locate(found, event_id)[1]
-
-
-def locate(found: View, event_id: str) -> tuple[View, EventRow]:
-    """The session that holds an event, of a fork and those before it, and the event's verified row.
-
-    Raises:
-        As ``find_event``.
-    """
-    asked = event_bytes(event_id)
-    for view_of in (found, *found.older):
-        stored = _event_in(view_of, asked)
-        if stored is not None and stored.seq < view_of.until:
-            return view_of, stored
-    raise NotFound("there is no such event in this session")
-
-
-def _event_in(found: View, asked: bytes) -> EventRow | None:
-    stored = found.reader.event(found.row.no, asked)
-    if stored is None:
-        seq = int.from_bytes(asked[-4:])  # its place, in an id that the vault made: is that one still whole?
-        if found.row.base_seq < seq <= found.row.head_seq:
-            rows_of(found, EventsQuery(found.row.no, seq - 1, seq + 1, 1))
-        return None
-    check_event(found.keys, found.row.session_id, stored)
-    if stored.event_id != asked:
-        raise Tampered("the database answered with another event")
-    return stored
-
-
-def part_of(
-    found: View,
-    *,
-    types: Iterable[str] | None,
-    run: str | None,
-    after: str | None,
-    before: str | None,
-    since: datetime | None,
-    until: datetime | None,
-    limit: int | None,
-    newest_first: bool,
-) -> Part:
-    """The part that a caller's filters name; times and ids become places in the log.
-
-    Raises:
-        InvalidInput: a filter is malformed, or ``newest_first`` has no limit.
-        NotFound: ``after`` or ``before`` names no event of this session.
-    """
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise InvalidInput("limit is a whole number from 1")
-    if newest_first and limit is None:
-        raise InvalidInput("newest_first needs a limit, so that it costs what it returns")
-    low, high = 0, found.row.head_seq + 1
-    if after is not None:
-        low = max(low, find_event(found, after).seq)
-    if before is not None:
-        high = min(high, find_event(found, before).seq)
-    if since is not None:
-        low = max(low, _first_since(found, to_us(since)) - 1)
-    if until is not None:
-        high = min(high, _first_since(found, to_us(until)))
-    return Part(
-        types=None if types is None else tuple(check_type(name) for name in types),
-        run_id=None if run is None else run_bytes(run),
-        low=low,
-        high=high,
-        limit=limit,
-        newest_first=newest_first,
-        shared=shared_of(found),
-    )
 
 
 def rows_of(found: View, query: EventsQuery) -> list[EventRow]:
@@ -345,20 +277,6 @@ def _check_chain(found: View, stored: list[EventRow], headers: list[bytes]) -> N
     header = check_event(found.keys, found.row.session_id, row)
     if rows.event_chain(last.chain, header, row.salt) != row.chain:
         raise Tampered("an event is not followed by the one that was: it is of another history")
-
-
-def _first_since(found: View, moment_us: int) -> int:
-    """The first place recorded at or after a time, the rows on both sides of it verified."""
-    seq = found.reader.first_seq_since(found.row.no, moment_us, found.until - 1)
-    low, high = max(seq - 2, found.row.base_seq), min(seq + 1, found.until)
-    around = rows_of(found, EventsQuery(found.row.no, low, high, 2)) if high - low > 1 else []
-    for row in around:
-        if (row.recorded_us >= moment_us) != (row.seq >= seq):
-            raise Tampered("the times in the log were changed")
-    if found.older and seq <= found.row.base_seq + 1:
-        # What a fork shares is older than what it holds: the place may be further back.
-        return min(seq, _first_since(replace(found.older[0], older=found.older[1:]), moment_us))
-    return seq
 
 
 def _stream(log: Log, grant: Grant, session_id: bytes, part: Part, name: str | None) -> Iterator[Event]:

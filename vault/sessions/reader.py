@@ -12,8 +12,10 @@ from vault.policy.recovery import DEFAULT
 from vault.sessions import recover
 from vault.sessions.find import summary
 from vault.sessions.log import open_stream
+from vault.sessions.place import locate, part_of, place_of
 from vault.sessions.prepare import CHECKPOINT
-from vault.sessions.read import Part, find_event, locate, part_of, read, shared_of, verified_view
+from vault.sessions.read import Part, read, shared_of, verified_view
+from vault.sessions.readings import noted
 from vault.sessions.stated import effect_states, last_committed
 
 if TYPE_CHECKING:
@@ -105,11 +107,11 @@ class SessionReader:
         """
         grant = self._authorise("read")
         with self._view(grant) as found:
-            first, last = find_event(found, first_id), find_event(found, last_id)
+            first, last = place_of(found, first_id), place_of(found, last_id)
             shared = shared_of(found)
-        if first.seq > last.seq:
+        if first > last:
             raise InvalidInput("the first event of a slice stands behind the last one; swap them")
-        return read(self._log, grant, self._id, Part(low=first.seq - 1, high=last.seq + 1, shared=shared))
+        return read(self._log, grant, self._id, Part(low=first - 1, high=last + 1, shared=shared))
 
     def follow(
         self,
@@ -133,7 +135,7 @@ class SessionReader:
         if not 0 < poll_seconds <= _POLL_SECONDS_MAX:
             raise InvalidInput("poll_seconds is a number above 0, up to 60")
         with self._view(self._authorise("read", recorded=False)) as found:
-            last = 0 if after is None else find_event(found, after).seq
+            last = 0 if after is None else place_of(found, after)
         return self._followed(last, poll_seconds, stop, idle_seconds)
 
     def open(self, event: Event) -> BinaryIO:
@@ -146,10 +148,11 @@ class SessionReader:
         grant = self._authorise("read")
         with self._view(grant) as found:
             holder, row = locate(found, event.id)
-        if not grant.own:
+        if not grant.of(holder.row.session_id).own:
             raise InvalidInput(
                 "a view has no streams; read the event itself, whose payload is as you may see it"
             )
+        noted(self._log, grant, holder.row.session_id)
         return open_stream(self._log.blobs, holder.keys, row)
 
     def info(self) -> SessionSummary:

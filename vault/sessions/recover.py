@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vault.errors import Diverged, Tampered
 from vault.policy.recovery import DEFAULT, fold, state_hash
+from vault.sessions.place import place_of
 from vault.sessions.prepare import CHECKPOINT, check_snapshot
-from vault.sessions.read import Part, find_event, read, shared_of, verified_view
+from vault.sessions.read import Part, read, shared_of, verified_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -131,7 +132,7 @@ def _end(
     log: Log, grant: Grant, session_id: bytes, at: str | None
 ) -> tuple[int, tuple[tuple[bytes, int], ...]]:
     with verified_view(log, grant, session_id) as found:
-        through = found.row.head_seq if at is None else find_event(found, at).seq
+        through = found.row.head_seq if at is None else place_of(found, at)
         return through, shared_of(found)
 
 
@@ -148,6 +149,9 @@ class _Log:
     ) -> None:
         self._log, self._grant, self._id = log, grant, session_id
         self._reducer, self._shared = reducer, shared
+        # What a fork shares of somebody else's is a view: its checkpoints are not of what is read there.
+        views = [until - 1 for holder, until in shared if not holder or not grant.of(holder).own]
+        self._view_through = max(views, default=0)
 
     def events(self, low: int, through: int) -> Iterator[Event]:
         part = Part(low=low, high=through + 1, shared=self._shared)
@@ -157,7 +161,8 @@ class _Log:
         """The newest checkpoint of this reducer before a place, or the start of the log."""
         if not self._grant.own:
             return _beginning(self._reducer)  # a view's states are not those that the checkpoints hold
-        part = Part(types=(CHECKPOINT,), high=high, newest_first=True, shared=self._shared)
+        low = self._view_through
+        part = Part(types=(CHECKPOINT,), low=low, high=high, newest_first=True, shared=self._shared)
         for event in read(self._log, self._grant, self._id, part):
             if self._is_ours(event):
                 check_snapshot(event.payload)
@@ -169,7 +174,8 @@ class _Log:
         if start.checkpoint is None or self._agrees(start):
             return
         first = start
-        checkpoints = Part(types=(CHECKPOINT,), high=start.checkpoint.seq, shared=self._shared)
+        low, high = self._view_through, start.checkpoint.seq
+        checkpoints = Part(types=(CHECKPOINT,), low=low, high=high, shared=self._shared)
         for event in read(self._log, self._grant, self._id, checkpoints):
             if self._is_ours(event) and not self._agrees(self._start(event)):
                 first = self._start(event)
@@ -188,6 +194,8 @@ class _Log:
     def _agrees(self, start: Start) -> bool:
         assert start.checkpoint is not None  # noqa: S101 - told to the type checker
         before = self.start_before(start.checkpoint.seq)
+        if before.checkpoint is None and self._view_through:
+            return True  # a view is not always the same: by then more was shared, or less
         state = fold(self._reducer, before.state, self.events(before.through, start.through))
         return state_hash(state) == state_hash(start.state)
 

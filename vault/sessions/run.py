@@ -28,6 +28,7 @@ from vault.sessions.effect import Effect, Turns
 from vault.sessions.gap import newest_observation, overtaking
 from vault.sessions.prepare import CHECKPOINT
 from vault.sessions.read import Part, read, verified_view
+from vault.sessions.readings import Readings
 from vault.sessions.recover import recover
 from vault.sessions.written import About, new_event
 
@@ -77,6 +78,7 @@ class Run:
         self._state: tuple[Any, int] | None = None  # of the reducer, and through which event
         self._guard = threading.RLock()
         self._turns = Turns()
+        self._readings = Readings(log, row.session_id)
         self._over, self._ended = threading.Event(), False  # no more renewals; ended and recorded
         self._heart = threading.Thread(target=self._beat, name="vault-heartbeat", daemon=True)
         self._heart.start()
@@ -225,13 +227,15 @@ class Run:
             raise
 
     def __enter__(self) -> Self:
-        """The run itself."""
+        """The run itself; what is read from here on is what it derives from."""
+        self._readings.begin()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End it, as failed when an exception passes through; that one is not hidden by one in ending."""
+        self._readings.end()
         if error is None:
             self.stop()
             return

@@ -20,9 +20,9 @@ from vault.policy.recovery import DEFAULT
 from vault.ports.records import SessionRow
 from vault.sealing import rows
 from vault.sealing.payload import seal
-from vault.sessions.find import find, open_about
-from vault.sessions.fork import base_of
-from vault.sessions.log import Tails, hour_of
+from vault.sessions.find import find, find_of_tenant, open_about
+from vault.sessions.fork import base_of, check_still_there
+from vault.sessions.log import Tails, due_hour, hour_of
 from vault.sessions.read import verified_view
 from vault.sessions.session import Session
 from vault.sessions.wake import pinned_config, wake
@@ -104,20 +104,24 @@ class Sessions:
         happened to the world since.
 
         Args:
-            session_id: the session to fork; a fork can be forked again, 64 deep.
+            session_id: the session to fork, one's own or one that is shared in full, with leave to fork it; a
+                fork can be forked again, 64 deep.
             at: the last event that is shared; the newest one when left out.
             title, labels, external_id: the fork's own, as in ``create``; its title is the original's when
                 left out.
 
         Raises:
             NotFound: there is no such session for this principal, or ``at`` is no event of it.
-            InvalidInput: the session has no event yet.
+            InvalidInput: the session has no event yet, or shares what the principal may not read in full.
         """
-        reading = self._authorise("read")
-        base = base_of(self._log, reading, session_bytes(session_id), at)
+        asked = session_bytes(session_id)
+        reading = self._authorise.session("fork", asked)
+        base = base_of(self._log, reading, asked, at)
         grant = self._authorise("create")
-        with verified_view(self._log, reading, session_bytes(session_id)) as found:
+        with verified_view(self._log, reading, asked) as found:
             original = open_about(found.keys, found.row)
+        if not reading.own:
+            original = self._log.viewer.about(reading, asked, original)
         about: dict[str, Any] = {name: original[name] for name in _INHERITED if name in original}
         about |= _checked_about(title, labels, None, external_id)
         about |= {"parent": session_id, "fork": base.document}
@@ -201,6 +205,8 @@ class Sessions:
         def work(transaction: Transaction) -> SessionRow:
             if row.external and transaction.session_by_external(row.external, row.tenant_id, row.owner):
                 raise Conflict("there is a session with this external id already; resume it instead")
+            if base is not None:
+                check_still_there(self._log, base, transaction)
             stored = row._replace(no=transaction.add_session(row, indexes))
             transaction.heads[row.session_id] = stored
             return stored
@@ -226,7 +232,7 @@ class Sessions:
         Raises:
             As ``resume``.
         """
-        grant = self._authorise("read")
+        grant = self._authorise("read", recorded=False)
         external = grant.tenant.blind("external", check_name(external_id, "an external id"))
         with self._log.records.snapshot() as reader:
             row = reader.session_by_external(external, grant.tenant.tenant_id, grant.owner)
@@ -240,7 +246,7 @@ class Sessions:
         Raises:
             NotFound: there is none.
         """
-        page = self.find(labels=labels, state="active", limit=1)
+        page = find(self._log, self._authorise("read"), _checked_labels(labels or {}), "active", 1, None)
         if not page.items:
             raise NotFound("there is no such session")
         return self.resume(page.items[0].id)
@@ -248,6 +254,7 @@ class Sessions:
     def find(
         self,
         *,
+        subject: str | None = None,
         labels: Mapping[str, str] | None = None,
         state: str | None = None,
         limit: int = 20,
@@ -255,8 +262,12 @@ class Sessions:
     ) -> Page:
         """A page of sessions, last used first, each with what a person recognises it by.
 
+        One's own; of who has none and may list those of the tenant, as support, auditor and privacy officer:
+        all of these, each as that role sees it. Each page of others' sessions is recorded in the audit trail.
+
         Args:
-            labels: only sessions with all of these.
+            subject: only this one's sessions.
+            labels: only sessions with all of these; of one's own only.
             state: only ``active`` or ``ended`` ones.
             limit: 1 to 500.
             cursor: ``next_cursor`` of the page before.
@@ -269,10 +280,18 @@ class Sessions:
             raise InvalidInput("state is active or ended")
         wanted = _checked_labels(labels or {})
         try:
-            grant = self._authorise("read")
+            grant = self._authorise.listing(subject)
         except NotFound:
             return Page(items=(), next_cursor=None)  # a new tenant, or no leave: both look empty
-        return find(self._log, grant, wanted, state, limit, cursor)
+        if grant.own:
+            return find(self._log, grant, wanted, state, limit, cursor)
+        if wanted:
+            raise InvalidInput("labels narrow a list of one's own sessions; give a subject or a state")
+
+        def leave(session_id: bytes) -> Grant:
+            return self._authorise.session("list", session_id, recorded=False)  # the page is
+
+        return find_of_tenant(self._log, grant, leave, subject, state, limit, cursor)
 
     def _new_row(self, grant: Grant, about: dict[str, Any], base: Base | None) -> SessionRow:
         session_id, now = uuid7(), self._log.clock.now_us()
@@ -300,10 +319,12 @@ class Sessions:
             forked_from=base.session_id if base else None,
             base_seq=base.seq if base else 0,
             base_chain=base.chain if base else b"",
+            retention=self._log.retention(grant, "session", about.get("labels", {})),
+            due_hour=0,
             about=seal(keys.payload, keys.context(b"about"), canonical_json(about), self._log.sealing),
             mac=b"",
         )
-        row = row._replace(head_chain=rows.start_of(row))
+        row = row._replace(head_chain=rows.start_of(row), due_hour=due_hour(row))
         return row._replace(mac=rows.session_mac(keys.mac, row))
 
     def _row_of(self, grant: Grant, session_id: bytes) -> SessionRow:

@@ -55,15 +55,22 @@ def effect_states(
         if grant.own:
             branches = [row.session_id for row in family(log, grant, found.reader, found.row)]
     told: dict[Subject, EffectState] = {}
+    masked: set[Subject] = set()
     for branch in branches:
         for event in read(log, grant, branch, Part(types=(INTENDED, COMMITTED, FAILED))):
             subject = _subject(event)
             if subject is not None:
                 told[subject] = state_of(event)
+                if not grant.of(branch).own:
+                    masked.add(subject)
     if not grant.own:  # a view can hide names, so nothing can be looked up by them
         return [state for subject, state in told.items() if kind in {None, subject.kind}]
     wanted = [subject for subject in told if kind in {None, subject.kind}]
-    known = [find_effect(log, grant, session_id, *subject) for subject in wanted]
+    # What somebody else's part names can stand there under a mask: it is told as that part tells it.
+    known = [
+        find_effect(log, grant, session_id, *subject) or (told[subject] if subject in masked else None)
+        for subject in wanted
+    ]
     return sorted((state for state in known if state), key=lambda state: state.at)
 
 

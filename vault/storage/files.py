@@ -29,7 +29,7 @@ def make_private(directory: Path) -> None:
         for missing in reversed([one for one in (directory, *directory.parents) if not one.exists()]):
             missing.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        _refuse(error)
+        refuse(error)
 
 
 @contextlib.contextmanager
@@ -42,7 +42,7 @@ def held_directory(directory: Path) -> Iterator[None]:
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        _refuse(error)
+        refuse(error)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -66,11 +66,11 @@ class FileUpload:
             os.fsync(self.file.fileno())
             if not target.parent.is_dir():
                 make_private(target.parent)
-                _sync_directory(target.parent.parent)
+                sync_directory(target.parent.parent)
             self._temporary.replace(target)  # atomic: nobody ever sees half a blob
-            _sync_directory(target.parent)
+            sync_directory(target.parent)
         except OSError as error:
-            _refuse(error)
+            refuse(error)
 
 
 class FileBlobs:
@@ -92,13 +92,13 @@ class FileBlobs:
         try:
             descriptor, name = tempfile.mkstemp(dir=self._root / "incoming")
         except OSError as error:
-            _refuse(error)
+            refuse(error)
         temporary = Path(name)
         try:
             with os.fdopen(descriptor, "w+b") as file:
                 yield FileUpload(file, temporary, self)
         except OSError as error:
-            _refuse(error)
+            refuse(error)
         finally:
             with contextlib.suppress(FileNotFoundError):
                 temporary.unlink()
@@ -110,7 +110,18 @@ class FileBlobs:
         except FileNotFoundError:
             raise Tampered("a blob that the log names is missing from the blob area") from None
         except OSError as error:
-            _refuse(error)
+            refuse(error)
+
+    def delete(self, address: bytes) -> None:
+        """Delete a blob durably; one that is not there is deleted already."""
+        target = self.path(address)
+        try:
+            target.unlink()
+            sync_directory(target.parent)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            refuse(error)
 
     def addresses(self) -> Iterator[bytes]:
         """Every address kept; a file that is no blob is not an address."""
@@ -133,14 +144,14 @@ class FileLedger:
         try:
             return sorted(int(file.name) for file in self._root.iterdir() if file.name.isdecimal())
         except OSError as error:
-            _refuse(error)
+            refuse(error)
 
     def read(self, number: int) -> LedgerFile:
         """One entry."""
         try:
             return LedgerFile(number=number, content=self._path(number).read_bytes())
         except OSError as error:
-            _refuse(error)
+            refuse(error)
 
     def append(self, entry: LedgerFile) -> None:
         """Store an entry durably; one that is there already is never replaced."""
@@ -155,12 +166,12 @@ class FileLedger:
                 os.link(name, target)  # unlike a rename, a link never replaces what is there
             finally:
                 Path(name).unlink()
-            _sync_directory(self._root)
+            sync_directory(self._root)
         except FileExistsError:
             if self.read(entry.number).content != entry.content:
                 raise Conflict("the ledger has another entry of this number") from None
         except OSError as error:
-            _refuse(error)
+            refuse(error)
         self._prune()
 
     def _path(self, number: int) -> Path:
@@ -172,7 +183,8 @@ class FileLedger:
                 self._path(number).unlink(missing_ok=True)
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Make what was made, renamed or deleted in a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -180,7 +192,7 @@ def _sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _refuse(error: OSError) -> NoReturn:
+def refuse(error: OSError) -> NoReturn:
     """Raise the vault's word for an operating system error; its text stays out, it holds paths."""
     if error.errno in _FULL:
         raise StorageFull from None

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from vault.errors import Tampered
 from vault.ports.records import BlobRow, EventRow, EventsQuery, RunRow, SessionRow, VaultRow, is_sound
+from vault.storage.items import SqlItems
 from vault.storage.statements import STATEMENTS, ordered
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterator, Sequence
 
+    from vault.ports.items import ItemReader, ItemWriter
     from vault.storage.sqlite import Database
 
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -34,6 +36,7 @@ class SqlReader:
     def __init__(self, connection: sqlite3.Connection) -> None:
         """Use a connection that is inside a transaction."""
         self._execute = connection.execute
+        self.items: ItemReader = SqlItems(connection)
 
     def vault(self) -> VaultRow | None:
         """The vault's own row."""
@@ -137,6 +140,8 @@ class SqlReader:
 class SqlTransaction(SqlReader):
     """Reads and writes within one write transaction."""
 
+    items: ItemWriter
+
     def __init__(self, connection: sqlite3.Connection, known: dict[bytes, SessionRow]) -> None:
         """Use the writer's connection; ``known`` is the process's view of session rows."""
         super().__init__(connection)
@@ -159,6 +164,7 @@ class SqlTransaction(SqlReader):
     def move_session(self, row: SessionRow, before: SessionRow) -> bool:
         """Replace the head if the stored row is still the one before."""
         only_head = row.about is before.about and row.state is before.state and row.lease is before.lease
+        only_head = only_head and row.retention is before.retention and row.due_hour == before.due_hour
         statement = _ADVANCE_SESSION if only_head else _MOVE_SESSION
         moved = self._execute(statement, (*row, before.mac)).rowcount == 1
         if moved and row.used_hour != before.used_hour:
@@ -189,6 +195,10 @@ class SqlTransaction(SqlReader):
     def keep_vault(self, row: VaultRow) -> None:
         """Insert or replace the vault's own row."""
         self._execute(STATEMENTS["keep_vault"], row._asdict())
+
+    def change(self, statement: str, **parameters: Any) -> int:
+        """Run a named statement; how many rows it changed."""
+        return self._execute(STATEMENTS[statement], parameters).rowcount
 
 
 class SqlRecords:
@@ -232,6 +242,10 @@ class SqlRecords:
     def settle(self) -> None:
         """Make every commit so far survive a power loss."""
         self._database.settle()
+
+    def truncate(self) -> bool:
+        """Leave nothing of what was deleted in the write-ahead log; False while somebody still reads it."""
+        return self._database.truncate()
 
     def commits(self) -> int:
         """Commits of this process so far."""

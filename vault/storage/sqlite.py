@@ -187,9 +187,14 @@ class Database:
             raise StorageUnavailable("the write-ahead log cannot be made durable; check the disk") from None
 
     def truncate(self) -> bool:
-        """Empty the write-ahead log; False when a reader of another process keeps part of it."""
+        """Empty the write-ahead log; False when a reader keeps part of it for longer than half a second."""
         with self._turn, self._lock, translated():
-            busy = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            # It waits for readers with the write lock held: not for as long as for a lock of its own.
+            self._writer.execute("PRAGMA busy_timeout = 500").fetchone()
+            try:
+                busy = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            finally:
+                self._writer.execute("PRAGMA busy_timeout = 30000").fetchone()
         return not busy
 
     def close(self) -> None:
@@ -212,9 +217,16 @@ class Database:
             self._lock.close()
 
     def _make_private(self) -> None:
-        # SQLite gives a new file the process's default mode, and its log and index the mode of the file.
+        # SQLite gives a new file the process's default mode, and its log and index the mode of the file. One
+        # that exists is not opened here: closing it would drop the locks that another connection of this
+        # process holds on it (fcntl(2)), and another process would then take its log away.
         try:
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            if not os.access(self._path, os.F_OK):
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            elif not os.access(self._path, os.R_OK | os.W_OK):
+                raise PermissionError
+        except FileExistsError:
+            return  # another process made it this moment
         except OSError:
             raise StorageUnavailable(
                 "the vault's database cannot be opened for writing; check its permissions"

@@ -1,0 +1,1 @@
+"""Derived items: memories, summaries, embeddings, artifacts, caches; each with where it came from."""

@@ -1,0 +1,259 @@
+"""What people do about retention: ask why something is there, see what is due, sweep, take back an expiry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from vault.clock import from_us
+from vault.erasure.changing import settle
+from vault.erasure.facts import gather, terms_of
+from vault.erasure.fence import keys_of, stored_session
+from vault.erasure.operations import INCOMPLETE
+from vault.erasure.planning import active_holds
+from vault.erasure.service import resume
+from vault.erasure.sweep import due, sweep
+from vault.erasure.watch import Watch
+from vault.errors import Conflict, NotFound, Tampered
+from vault.model import parse_id, session_bytes
+from vault.policy import terms as retention
+from vault.policy.retention import Times, decide, explain
+from vault.sealing import rows
+from vault.sessions.log import due_hour
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from vault.access.door import Leave
+    from vault.erasure.operations import Operation
+    from vault.erasure.service import Parts
+    from vault.erasure.sweep import Due
+    from vault.policy.retention import Decision
+    from vault.ports.records import SessionRow, Transaction
+
+_ABSENT = "there is no such session or item"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why something is still there, and when it goes; ``text`` is for a person."""
+
+    text: str
+    state: str
+    visible: bool
+    expires_at: datetime | None
+    erased_from: datetime | None
+    holds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """What one sweep did for one tenant, or would do.
+
+    Attributes:
+        going: sessions and items that went, or would go.
+        held: that a hold or a minimum keeps.
+        review: that wait for a person, as their policy says so.
+        over_cap: it is more than its share of what is live: nothing goes without the token.
+        token: of this very set under this policy.
+        operations: how many erasures it took; 0 for a preview.
+        unfinished: of these, the ones that a store keeps from being finished.
+    """
+
+    going: int
+    held: int
+    review: int
+    over_cap: bool
+    token: str
+    operations: int = 0
+    unfinished: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Whether the sweeper works: when it last came to its end, and how late the oldest due thing is."""
+
+    last_sweep: datetime | None
+    working: bool
+    unfinished: int
+
+
+class Retention:
+    """The retention of one tenant."""
+
+    def __init__(self, parts: Parts, leave: Leave) -> None:
+        """Made by ``Vault.access``."""
+        self._parts, self._leave = parts, leave
+
+    def explain(self, id: str) -> Explanation:
+        """Why a session or derived item is still there, and when it will go.
+
+        Raises:
+            NotFound: there is none for this principal.
+        """
+        raw = next((found for kind in ("ses", "mem", "art") if (found := parse_id(kind, id))), None)
+        if raw is None:
+            raise NotFound(_ABSENT)
+        tenant, owner = self._mine()
+        now_us, holds = self._parts.log.clock.now_us(), active_holds(self._parts.store, tenant)
+        with self._parts.log.records.snapshot() as reader:
+            node = gather(reader, tenant, [raw], holds, now_us, self._parts.spared(tenant)).get(raw)
+            if node is None or owner not in {None, node.owner}:
+                raise NotFound(_ABSENT)
+            terms, times = terms_of(reader, tenant.tenant_id, raw)
+        decision = decide(terms, times, held=bool(node.held), now_us=now_us)
+        text = explain(decision, terms, self._parts.policies.active(tenant), now_us)
+        return _explanation(decision, text, len(node.held))
+
+    def preview(self) -> Sweep:
+        """What a sweep would do now, and the token that stands for it.
+
+        Raises:
+            NotFound: no leave.
+        """
+        tenant = self._leave.tenant("retain").tenant
+        found = next(due(self._parts, tenant.tenant_id), None)
+        return _NOTHING if found is None else _sweep(found, [])
+
+    def run(self, *, token: str | None = None, progress: Callable[[int, int], None] | None = None) -> Sweep:
+        """Sweep this tenant now; ``token``, of a preview, for what is over the cap.
+
+        Raises:
+            NotFound: no leave.
+            Busy: another process sweeps.
+            ClockAnomaly: the clock jumped.
+            Conflict: the token is of another set than is due now.
+        """
+        tenant = self._leave.tenant("retain").tenant
+        if token is not None and self.preview().token != token:
+            raise Conflict("what is due has changed since that preview; look at a new one")
+        swept = list(sweep_all(self._parts, tenant_id=tenant.tenant_id, approved=token, progress=progress))
+        return swept[0] if swept else _NOTHING
+
+    def undo(self, session_id: str) -> None:
+        """Take back the expiry of a session that can still be restored; it lives for its whole period again.
+
+        Raises:
+            NotFound: there is none for this principal, or it can not be restored any more.
+        """
+        raw = session_bytes(session_id)
+        tenant, owner = self._mine()
+        now_us = self._parts.log.clock.now_us()
+
+        def work(transaction: Transaction) -> SessionRow:
+            row = stored_session(transaction, tenant, raw)
+            keys = None if row is None else keys_of(self._parts.log, tenant, row)
+            if row is None or keys is None or owner not in {None, row.owner} or row.state == "erasing":
+                raise NotFound(_ABSENT)
+            terms = retention.decode(row.retention)
+            decision = decide(terms, _times(row), held=False, now_us=now_us)
+            if terms.requested_us or decision.visible or decision.state == "DUE":
+                raise NotFound("this session did not expire, or cannot be restored any more")
+            kept = retention.encode(terms._replace(restored_us=now_us))
+            after = row._replace(retention=kept, version=row.version + 1)
+            after = after._replace(due_hour=due_hour(after))
+            after = after._replace(mac=rows.session_mac(keys.mac, after))
+            if not transaction.move_session(after, row):
+                raise Tampered("the database does not take a session's new state: its rules were changed")
+            transaction.heads[raw] = after
+            return after
+
+        self._parts.log.records.transact(work)
+        self._parts.log.appended(raw, 0)
+
+    def trust_clock(self) -> None:
+        """Say that the machine's clock is right, after it jumped; sweeps go on.
+
+        Raises:
+            NotFound: no leave.
+        """
+        self._leave.tenant("retain")
+        Watch(log=self._parts.log).released()
+
+    def health(self) -> Health:
+        """Whether the sweeper of this vault works.
+
+        Raises:
+            NotFound: no leave.
+        """
+        self._leave.tenant("retain")
+        seen = Watch(log=self._parts.log).seen()
+        with self._parts.log.records.snapshot() as reader:
+            unfinished = sum(1 for _ in reader.scan("unfinished_operations"))
+        return Health(
+            last_sweep=from_us(seen.ticked_us) if seen.ticked_us else None,
+            working=seen.until_us > self._parts.log.clock.now_us(),
+            unfinished=unfinished,
+        )
+
+    def _mine(self) -> tuple[Any, bytes | None]:
+        """The tenant, and whose it must be: anybody's for an officer."""
+        try:
+            return self._leave.tenant("retain").tenant, None
+        except NotFound:
+            grant = self._leave("read")
+            return grant.tenant, grant.owner
+
+
+def sweep_all(
+    parts: Parts,
+    *,
+    tenant_id: bytes | None = None,
+    approved: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Sweep]:
+    """One sweep over a tenant, or over all.
+
+    First what was left unfinished, then policies that come into force, then what is due.
+
+    Raises:
+        Busy: another process sweeps.
+        ClockAnomaly: the clock jumped; nothing was erased.
+        Tampered: a tenant's audit trail was changed, so its policy is not known.
+    """
+    watch = Watch(log=parts.log).taken()
+    try:
+        for _ in resume(parts):
+            pass
+        wrong = settle(parts, watch, tenant_id)
+        found = sweep(parts, watch, tenant_id=tenant_id, approved=approved, progress=progress)
+        swept = [_sweep(one, operations) for one, operations in found]
+        if wrong is not None:  # what was due went all the same
+            raise wrong
+        return swept
+    finally:
+        watch.done()
+
+
+_NOTHING = Sweep(going=0, held=0, review=0, over_cap=False, token="")
+
+
+def _sweep(found: Due, operations: list[Operation]) -> Sweep:
+    return Sweep(
+        going=found.going,
+        held=sum(item.action in {"held", "minimum", "keep"} for item in found.plan.items),
+        review=found.review,
+        over_cap=found.over_cap,
+        token=found.token,
+        operations=len(operations),
+        unfinished=sum(operation.row.state == INCOMPLETE for operation in operations),
+    )
+
+
+def _times(row: SessionRow) -> Times:
+    return Times(row.created_us, row.updated_us, row.ended_us)
+
+
+def _explanation(decision: Decision, text: str, holds: int) -> Explanation:
+    def at(us: int | None) -> datetime | None:
+        return None if us is None else from_us(us)
+
+    return Explanation(
+        text=text,
+        state=decision.state,
+        visible=decision.visible,
+        expires_at=at(decision.expires_us),
+        erased_from=at(decision.delete_at_us),
+        holds=holds,
+    )

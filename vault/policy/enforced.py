@@ -1,0 +1,67 @@
+"""What of a retention policy something enforces: the rest is refused, or said.
+
+A rule that would erase otherwise than it says is refused. One that only erases nothing yet may stand in a
+document, and whoever activates it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from vault.policy.rules import Policy, Rule
+
+_ANCHORS: Final = {
+    "labelled": "nothing counts from a label yet",
+    "external": "nothing sets a date from outside yet",
+}
+#: Kinds of which nothing is erased by its own period yet, and what is so instead.
+_LATER: Final = {
+    "export": "what was exported has left the vault, so nothing of it is erased",
+    "structure": "no log without content is kept yet: structure goes with its session",
+    "proof": "the audit trail and receipts are kept without an end",
+}
+
+
+def refusal(policy: Policy) -> str | None:
+    """Why a policy cannot come into force: what nothing enforces yet, of the first rule that says it.
+
+    Rules are counted from 1.
+    """
+    for number, rule in enumerate(policy.rules, 1):
+        for why in _refused(rule):
+            return f"rule {number} cannot come into force: {why}"
+    return None
+
+
+def _refused(rule: Rule) -> Iterator[str]:
+    if "event" in rule.kinds:
+        yield 'events have no period of their own yet, they go with their session; leave the kind "event" out'
+    if rule.on_expire == "redact:L0":
+        yield 'nothing is reduced to its structure yet; write on_expire = "erase" or "review"'
+    if rule.anchor in _ANCHORS:
+        yield f'{_ANCHORS[rule.anchor]}; write anchor = "created" or "last_event"'
+
+
+def not_enforced(policy: Policy, *, redaction: bool = False) -> tuple[str, ...]:
+    """What may stand in a policy and has no effect yet, one sentence each.
+
+    Args:
+        policy: the policy, which ``refusal`` lets pass.
+        redaction: whether its document has field rules too.
+    """
+    said = [
+        f'rule {number} is not enforced for the kind "{kind}": {_LATER[kind]}'
+        for number, rule in enumerate(policy.rules, 1)
+        for kind in rule.kinds
+        if kind in _LATER
+    ]
+    numbers = [str(number) for number, rule in enumerate(policy.rules, 1) if rule.derived]
+    if numbers:
+        said.append(
+            f"derived is not enforced (rule {', '.join(numbers)}): whoever writes a derived item chooses "
+            "what happens to it when a source goes"
+        )
+    if redaction:
+        said.append("field rules ([[redaction]]) are not enforced: views go by the vault's own")
+    return tuple(said)

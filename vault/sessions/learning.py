@@ -1,0 +1,167 @@
+"""The words of a session: what the fields of its events name, learnt to be found again in its free text."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from vault.errors import Erased, LimitExceeded, NotFound
+from vault.ports.records import EventsQuery
+from vault.redaction.masking import NO_JSON, TOO_DEEP, parsed
+from vault.sessions.family import family
+from vault.sessions.log import STREAM, decode_tails, opened_event
+from vault.sessions.read import rows_of, verified_view
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vault.access.door import Grant
+    from vault.model import Event
+    from vault.ports.records import SessionRow
+    from vault.redaction.vocabulary_terms import Term
+    from vault.sessions.log import Log
+
+    Find = Callable[[str], Any]
+
+#: Payloads above this are not looked through: some seconds, as `view.VIEW_BYTES_MAX`.
+PAYLOAD_BYTES_MAX: Final = 8 * 2**20
+#: Sessions whose words are kept; some 100 bytes for each term.
+_SESSIONS_MAX: Final = 64
+_PAGE: Final = 200
+#: Types whose events say by whom, or of whom, something was asked.
+_OF_PERSONS: Final = ("approval.", "decision.", "effect.")
+_PERSON_FIELDS: Final = ("by", "from")
+
+
+@dataclass(slots=True)
+class _Known:
+    through: dict[bytes, int] = field(default_factory=dict)  # by session: this one and its branches
+    counts: dict[bytes, dict[str, int]] = field(default_factory=dict)  # events by type, up to there
+    terms: dict[Term, None] = field(default_factory=dict)
+    flooded: bool = False
+    find: Find | None = None
+
+
+class Words:
+    """Finds in texts what the events of a session name in their fields, besides what detectors find."""
+
+    def __init__(self, log: Callable[[], Log], added: Callable[[Find], Find] | None = None) -> None:
+        """Use the log to learn from, and a detector that is added to the vault's own ones."""
+        self._log, self._added = log, added
+        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def finder(self, grant: Grant, session_id: bytes) -> Find:
+        """What finds personal data in texts of this session; when it names too much, whatever is asked fails.
+
+        Raises:
+            As ``verified_view``.
+        """
+        log = self._log()
+        with self._lock:
+            known = self._known.setdefault(session_id, _Known())
+            self._known.move_to_end(session_id)
+            if len(self._known) > _SESSIONS_MAX:
+                self._known.popitem(last=False)
+            # Each time, not once in a while: another process may have appended what names people just now.
+            _learn(log, grant, session_id, known)
+            if known.find is None:
+                find = _too_many if known.flooded else _detector(known.terms)
+                known.find = self._added(find) if self._added else find
+            return known.find
+
+    def terms(self, grant: Grant, session_id: bytes) -> list[tuple[str, str]]:
+        """Kinds and values that a session names.
+
+        Raises:
+            As ``verified_view``.
+        """
+        self.finder(grant, session_id)
+        with self._lock:
+            known = self._known.get(session_id)
+            return [(term.kind, term.text) for term in known.terms] if known else []
+
+
+def _learn(log: Log, grant: Grant, session_id: bytes, known: _Known) -> None:
+    """Take the terms of what was appended since to the session and its branches.
+
+    All of them, as whoever reads a fork reads its original's events too: each names people to the other.
+    """
+    rows: list[SessionRow] = []
+    with verified_view(log, grant, session_id) as found:
+        try:
+            rows = family(log, grant, found.reader, found.row, whole=False)
+        except LimitExceeded:
+            known.flooded, known.find = True, None
+    for row in rows:
+        if row.head_seq > known.through.get(row.session_id, 0):
+            with contextlib.suppress(NotFound, Erased):  # erased meanwhile
+                _learn_from(log, grant, row.session_id, known)
+
+
+def _learn_from(log: Log, grant: Grant, session_id: bytes, known: _Known) -> None:
+    """Take the terms of one session's own log, by types with something new, in pages of one snapshot each."""
+    with verified_view(log, grant, session_id) as found:
+        head, counts = found.row.head_seq, decode_tails(found.row.tails).types
+    since, before = known.through.get(session_id, 0), known.counts.get(session_id, {})
+    for name in (name for name, count in counts.items() if count > before.get(name, 0)):
+        low = since
+        while True:
+            with verified_view(log, grant, session_id) as found:
+                query = EventsQuery(found.row.no, low, head + 1, _PAGE, name)
+                rows = rows_of(found, query) if head - low > 0 else []
+            for row in rows:
+                if row.content != STREAM and row.size <= PAYLOAD_BYTES_MAX:
+                    _take(known, opened_event(log, found.keys, session_id, row))
+                low = row.seq
+            if len(rows) < _PAGE:
+                break
+    known.through[session_id], known.counts[session_id] = head, counts
+
+
+def _take(known: _Known, event: Event) -> None:
+    from vault.redaction.vocabulary import TERMS_MAX, terms_in  # noqa: PLC0415
+    from vault.redaction.vocabulary_terms import terms_of_field  # noqa: PLC0415
+
+    payload, before = content_of(event), len(known.terms)
+    try:
+        for term in terms_in(payload):
+            known.terms[term] = None
+        if event.type.startswith(_OF_PERSONS) and isinstance(payload, dict):
+            for value in (payload.get(name) for name in _PERSON_FIELDS):
+                if isinstance(value, str):
+                    known.terms.update(dict.fromkeys(terms_of_field("NAME", value)))
+    except LimitExceeded:
+        known.flooded, known.find = True, None  # a record too large to look through: it may name anybody
+    if len(known.terms) > before:
+        known.find = None
+        known.flooded = known.flooded or len(known.terms) > 2 * TERMS_MAX
+
+
+def content_of(event: Event) -> Any:
+    """The JSON of an event, also where it was stored as raw bytes; None when it has none."""
+    if event.raw is None:
+        return event.payload
+    try:
+        found = parsed(event.raw.decode())
+    except UnicodeDecodeError:
+        return None
+    return None if found is NO_JSON or found is TOO_DEEP else found
+
+
+def _detector(terms: dict[Term, None]) -> Find:
+    """What finds the terms; when there are too many to look for, whatever is asked is hidden."""
+    from vault.redaction.detect import Detector  # noqa: PLC0415
+    from vault.redaction.vocabulary import Vocabulary  # noqa: PLC0415
+
+    try:
+        return Detector(Vocabulary(terms)).find
+    except LimitExceeded:
+        return _too_many
+
+
+def _too_many(_text: str) -> Any:
+    raise LimitExceeded("the session names too many things to look for; show its structure only")
