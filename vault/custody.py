@@ -50,7 +50,7 @@ class Custody:
         """Use ``opened``."""
         self.vault_id, self.scheme, self._record = found
         self._store, self._directory, self._root, self._truncate = store, directory, root, truncate
-        reopen = keyring.reopener(store.root, directory, root)
+        reopen = keyring.reopener(store.root, directory, root, self._record)
         #: What follows a barrier that passed: the receipts of what was erased before it say so.
         self.passed: Callable[[], object] = _nothing
         #: The hierarchy that this process works with.
@@ -152,10 +152,17 @@ def opened(
     Raises:
         KeyUnavailable: no keys, another vault's, or the root key is missing; WrongKey: it is another's.
     """
-    found = store.root()
-    if found is None:
-        raise KeyUnavailable("keys.db holds no keys; restore the keys.db that belongs to this vault")
-    if found[0].hex() != vault_id:
-        raise KeyUnavailable("keys.db is of another vault; restore the keys.db that belongs to this one")
-    _, scheme, record = found
-    return Custody(store, directory, found, keyring.open_root(scheme, record, directory, given), truncate)
+    while True:
+        found = store.root()
+        if found is None:
+            raise KeyUnavailable("keys.db holds no keys; restore the keys.db that belongs to this vault")
+        if found[0].hex() != vault_id:
+            raise KeyUnavailable("keys.db is of another vault; restore the keys.db that belongs to this one")
+        _, scheme, record = found
+        try:
+            root = keyring.open_root(scheme, record, directory, given)
+        except KeyUnavailable:
+            if store.root() == found:
+                raise
+            continue  # another process replaced the root key between the two looks
+        return Custody(store, directory, found, root, truncate)

@@ -93,23 +93,33 @@ def replaced_root(
         _PROVIDERS[scheme].destroy_old(new_record, directory)
 
 
-def reopener(stored: Stored, directory: Path, key: bytes) -> Callable[[], bytes]:
+def reopener(stored: Stored, directory: Path, key: bytes, first: bytes) -> Callable[[], bytes]:
     """What reads the root key again, for a process that is open while another one replaces it.
+
+    Args:
+        stored: reads the root record.
+        directory: the vault's directory.
+        key, first: the root key of this process, and the record that named it.
 
     Raises, when called:
         KeyUnavailable: it was replaced behind a passphrase, which is not kept; says what to do.
     """
-    _, first = _told(stored)
 
     def reopen() -> bytes:
-        scheme, record = _told(stored)
-        if record == first:
-            return key
-        if scheme == "passphrase":
-            raise KeyUnavailable(
-                "another process replaced the root key behind the passphrase; close this vault, open it again"
-            )
-        return open_root(scheme, record, directory, None)
+        while True:
+            scheme, record = _told(stored)
+            if record == first:
+                return key
+            if scheme == "passphrase":
+                raise KeyUnavailable(
+                    "another process replaced the root key behind the passphrase; close this vault, open it "
+                    "again"
+                )
+            try:
+                return open_root(scheme, record, directory, None)
+            except KeyUnavailable:
+                if _told(stored) == (scheme, record):
+                    raise  # else it was replaced once more between the two looks
 
     return reopen
 
