@@ -270,7 +270,7 @@ def test_an_administrator_reads_no_content(vault, admin):
 CALLS = {
     "add-principal": ("manage", lambda admin: admin.add_principal("zoe", roles=["administrator"])),
     "remove-principal": ("manage", lambda admin: admin.remove_principal("nobody")),
-    "add-tenant": ("manage", lambda admin: admin.add_tenant(f"tenant-{uuid7().hex}")),
+    "add-tenant": ("manage", lambda admin: admin.add_tenant(f"tenant-{uuid7().hex()}")),
     "principals": ("directory", lambda admin: admin.principals()),
     "tenants": ("directory", lambda admin: admin.tenants()),
     "tenant": ("directory", lambda admin: admin.tenant()),
