@@ -532,3 +532,13 @@ def test_a_version_that_expired_does_not_take_the_newer_one_along(alice, officer
     assert officer.retention.run().going == 0
     assert alice.memories.get(("taste",), "tea").value == 2
     assert [one.value for one in alice.memories.history(("taste",), "tea")] == [2]
+
+
+def test_the_external_id_of_a_session_that_expired_is_free_once_it_is_swept(alice, officer, session, later):
+    """S1, D3"""
+    later(YEAR + DAY)
+    with pytest.raises(Conflict, match="expired and is not swept yet"):
+        alice.sessions.create(external_id="thread-1")
+    later(GRACE)
+    assert officer.retention.run().going == 1
+    assert alice.sessions.create(external_id="thread-1").id != session.id

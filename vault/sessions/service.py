@@ -22,7 +22,7 @@ from vault.sealing import rows
 from vault.sealing.payload import seal
 from vault.sessions.find import find, find_of_tenant, open_about
 from vault.sessions.fork import base_of, check_still_there
-from vault.sessions.log import Tails, due_hour, hour_of
+from vault.sessions.log import Tails, due_hour, hour_of, is_live
 from vault.sessions.read import verified_view
 from vault.sessions.session import Session
 from vault.sessions.wake import pinned_config, wake
@@ -203,7 +203,12 @@ class Sessions:
         indexes = [grant.tenant.blind("label", *label) for label in about.get("labels", {}).items()]
 
         def work(transaction: Transaction) -> SessionRow:
-            if row.external and transaction.session_by_external(row.external, row.tenant_id, row.owner):
+            taken = row.external and transaction.session_by_external(row.external, row.tenant_id, row.owner)
+            if taken and not is_live(taken, self._log.clock.now_us()):
+                raise Conflict(
+                    "a session with this external id expired and is not swept yet; take another id, or wait"
+                )
+            if taken:
                 raise Conflict("there is a session with this external id already; resume it instead")
             if base is not None:
                 check_still_there(self._log, base, transaction)
