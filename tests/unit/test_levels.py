@@ -82,6 +82,7 @@ def test_the_shipped_document_lowers_secrets_and_nothing_else():
         pytest.param(HEAD + "others = 1\n", 3, "unknown field", id="unknown-above"),
         pytest.param(document(("a.b", "L1")) + 'why = ""\n', 7, "why: write one sentence", id="no-reason"),
         pytest.param(HEAD + 'levels = "a.b"\n', 3, "levels: write at most", id="no-tables"),
+        pytest.param(HEAD + "x" + ".x" * 65 + " = 1\n", 3, "more than 64 dots", id="key-of-many-parts"),
     ],
 )
 def test_what_is_wrong_is_named_by_its_line_with_what_to_write_instead(text, line, said):
@@ -90,6 +91,14 @@ def test_what_is_wrong_is_named_by_its_line_with_what_to_write_instead(text, lin
         read_levels(text, file="ours.toml")
     assert str(refused.value).startswith(f"ours.toml, line {line}: ")
     assert said in str(refused.value)
+    assert str(refused.value).count("\n") == 0
+
+
+@pytest.mark.parametrize("value", ["[" * 10_000, "1" * 5_000], ids=["brackets", "digits"])
+def test_a_document_that_tomllib_cannot_take_is_refused_in_one_sentence(value):
+    """R1, invariant 12"""
+    with pytest.raises(InvalidInput, match="not levels of event types") as refused:
+        read_levels(HEAD + f"x = {value}\n", file="ours.toml")
     assert str(refused.value).count("\n") == 0
 
 

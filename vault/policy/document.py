@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Iterator
 from typing import Annotated, Any, Final
 
@@ -31,6 +30,7 @@ from vault.policy.rules import (
     Policy,
     Rule,
 )
+from vault.policy.tables import tables
 
 __all__ = ["DOCUMENT_BYTES_MAX", "RULES_MAX", "Keep", "Policy", "Rule", "read_policy"]
 
@@ -39,7 +39,6 @@ RULES_MAX: Final = 500
 TYPES_MAX: Final = 32  # event types that one rule names
 VERSION_MAX: Final = 2**31 - 1
 REF_LENGTH_MAX: Final = 200
-_DOTS_MAX: Final = 64  # in a line
 
 _ID: Final = re.compile(r"[a-z0-9-]{1,64}")
 _TYPE: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*(\.\*)?")
@@ -144,7 +143,7 @@ def read_policy(text: str, *, file: str) -> Policy:
     if len(text) > DOCUMENT_BYTES_MAX or len(text.encode(errors="replace")) > DOCUMENT_BYTES_MAX:
         raise InvalidInput(f"{file}: larger than {DOCUMENT_BYTES_MAX // 1024} KiB; write fewer rules")
     try:
-        document = _Document.model_validate(_tables(text, file))
+        document = _Document.model_validate(tables(text, file=file, what="a policy"))
     except ValidationError as error:
         raise _refusal(file, text, *_first(error)) from None
     if not _ID.fullmatch(document.name):
@@ -163,24 +162,6 @@ def read_policy(text: str, *, file: str) -> Policy:
             raise _refusal(file, text, ("retention",), Fault("retention", instead))
     digest = _digest(document.name, document.version, rules)
     return Policy(name=document.name, version=document.version, rules=tuple(rules), digest=digest, text=text)
-
-
-def _tables(text: str, file: str) -> dict[str, Any]:
-    for at, content in enumerate(text.split("\n"), 1):
-        # tomllib takes memory by the square of a key's parts: 100,000 of them end the process.
-        if content.count(".") > _DOTS_MAX:
-            raise InvalidInput(f"{file}, line {at}: more than {_DOTS_MAX} dots; write a shorter line")
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        found = re.search(r"at line (\d+)", str(error))
-        line = found[1] if found else max(1, len(text.splitlines()))  # it says "at end of document"
-        raise InvalidInput(f"{file}, line {line}: not valid TOML; correct it there") from None
-    except (ValueError, RecursionError):
-        # A number of thousands of digits, or brackets in brackets in brackets: tomllib names no line.
-        raise InvalidInput(
-            f"{file}: not a policy; a number in it is too long or it is nested too deep"
-        ) from None
 
 
 class _Wrong(Exception):

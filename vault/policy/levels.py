@@ -7,7 +7,6 @@ that, never for less. Pure.
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from vault.errors import InvalidInput
 from vault.model import LEVELS
 from vault.policy.redaction import line_of
+from vault.policy.tables import tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -100,11 +100,7 @@ def read_levels(text: str, *, file: str) -> Levels:
     if len(text) > LEVELS_LENGTH_MAX:
         raise InvalidInput(f"{file}: longer than {LEVELS_LENGTH_MAX} characters; write fewer entries")
     try:
-        document = _Document.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        found = re.search(r"at line (\d+)", str(error))
-        line = found[1] if found else len(text.splitlines())  # it says "at end of document"
-        raise InvalidInput(f"{file}, line {line}: not valid TOML; correct it there") from None
+        document = _Document.model_validate(tables(text, file=file, what="levels of event types"))
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         place = tuple(part for part in first["loc"] if isinstance(part, str | int))

@@ -13,7 +13,6 @@ the rule for a place. What no rule speaks of is hidden at L0 and L1, and goes th
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,13 +22,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vault.errors import InvalidInput
 from vault.model import LEVELS
+from vault.policy.tables import tables
 
 RULES_MAX: Final = 1_000  # rules in one document
 POINTER_LENGTH_MAX: Final = 256  # characters
 SEGMENTS_MAX: Final = 32
 TYPES_MAX: Final = 32  # event types that one rule names
 DOCUMENT_LENGTH_MAX: Final = 2**20  # characters of TOML
-_DOTS_MAX: Final = 64  # in a line
 
 #: What can be done with a value, the stricter first: every action shows nothing that a later one hides.
 #: ``drop`` leaves a marker; ``shape`` says what JSON type it is; ``mask`` says the rule's kind as well;
@@ -269,34 +268,16 @@ def read_document(text: str, *, file: str) -> RedactionDocument:
     if len(text) > DOCUMENT_LENGTH_MAX:
         raise InvalidInput(f"{file}: longer than {DOCUMENT_LENGTH_MAX} characters; split it")
     try:
-        document = _Document.model_validate(_tables(text, file))
+        document = _Document.model_validate(tables(text, file=file, what="field rules"))
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         place = tuple(part for part in first["loc"] if isinstance(part, str | int))
         raise _refusal(file, text, place, _said(place, first["type"])) from None
-    tables = enumerate(document.redaction)
-    rules = [rule for number, table in tables for rule in _rules(table, number, file, text)]
+    entries = enumerate(document.redaction)
+    rules = [rule for number, table in entries for rule in _rules(table, number, file, text)]
     if len(rules) > RULES_MAX:
         raise InvalidInput(f"{file}: more than {RULES_MAX} pointers; write fewer, with * and **")
     return RedactionDocument(name=document.name, version=document.version, rules=tuple(rules))
-
-
-def _tables(text: str, file: str) -> dict[str, Any]:
-    for at, content in enumerate(text.split("\n"), 1):
-        # tomllib takes memory by the square of a key's parts: 100,000 of them end the process.
-        if content.count(".") > _DOTS_MAX:
-            raise InvalidInput(f"{file}, line {at}: more than {_DOTS_MAX} dots; write a shorter line")
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        found = re.search(r"at line (\d+)", str(error))
-        line = found[1] if found else max(1, len(text.splitlines()))  # it says "at end of document"
-        raise InvalidInput(f"{file}, line {line}: not valid TOML; correct it there") from None
-    except (ValueError, RecursionError):
-        # A number of thousands of digits, or brackets in brackets in brackets: tomllib names no line.
-        raise InvalidInput(
-            f"{file}: not field rules; a number in it is too long or it is nested too deep"
-        ) from None
 
 
 def _rules(table: _RuleTable, number: int, file: str, text: str) -> Iterator[Rule]:
