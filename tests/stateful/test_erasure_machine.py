@@ -140,13 +140,7 @@ class ErasureMachine(RuleBasedStateMachine):
             if model not in pins and model not in going:
                 going.add(model)
                 waiting += [one for one in wanted if one.parent is model]
-        met, waiting = set(), [root for root in roots if root in pins]
-        while waiting:
-            model = waiting.pop()
-            met.add(model)
-            if not self.is_held(model):  # it stays for what shares it, which is asked for as well
-                waiting += [one for one in pins if one.parent is model and one not in met]
-        return going, met
+        return going, wanted - going  # what came from something kept is hidden with it
 
     def due(self):
         """Who goes by a sweep: what is due and shared by nothing that stays."""
