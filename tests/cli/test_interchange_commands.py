@@ -29,7 +29,7 @@ def line(text: str) -> str:
 
 @pytest.fixture
 def transcript(place) -> Path:
-    """A Claude Code transcript with a subagent's beside it."""
+    """A Claude Code transcript with another one beside it."""
     (place / "s1").mkdir()
     (place / "s1" / "agent.jsonl").write_text(TRANSCRIPT, encoding="utf-8")
     (place / "s1" / "result.txt").write_bytes(b"\x00\xff")

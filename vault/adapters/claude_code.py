@@ -1,7 +1,7 @@
 r"""Claude Code transcripts in and out, byte for byte.
 
-A transcript is ``<id>.jsonl`` and, beside it, an optional directory ``<id>/`` with the transcripts of
-subagents and the large results of tools. Each file becomes an ``import.file`` event followed by its content:
+A transcript is ``<id>.jsonl`` and, beside it, an optional directory ``<id>/`` with further
+transcripts and the large results of tools. Each becomes an ``import.file`` event followed by its content:
 one event per line, whose raw payload is the line's bytes without the ``\n``. An ``import.part`` event is one
 that no line end follows. ``import.end`` closes the transcript: what the session gets later is not of it.
 """
