@@ -241,6 +241,13 @@ def test_one_source_is_enough_for_a_held_item_that_hangs_by_its_last():
     }
 
 
+def test_what_is_left_with_a_kept_source_only_is_hidden_with_it_when_somebody_asked():
+    """D2, D4: all that it came from was asked for; what is left of it is hidden, so it is as well"""
+    nodes = [node(A, until=LATER), node(B), node(C, A, until=LATER), node(D, A, B, hung="last")]
+    assert lines([A, B], *nodes, cause="request")[D] == ("minimum", "minimum", A)
+    assert lines([A, B], *nodes, cause="policy")[D] == ("keep", "other_source_remains", B)
+
+
 def test_a_hold_on_what_hangs_free_keeps_nothing_else():
     assert lines([A], node(A), node(B, A, hung="free", held=HOLD)) == {
         A: ("erase", "root", A),

@@ -316,7 +316,8 @@ def _shielded(
 ) -> dict[bytes, Item]:
     """What came from something kept, and would go with it: as somebody asked, it is hidden with it as well.
 
-    It says what that says, so to leave it readable would be to answer the request with half of it.
+    It says what that says, so to leave it readable would be to answer the request with half of it. All that
+    it came from was to go, so a source that is left to it by its last is one that is kept.
     """
     children: dict[bytes, list[bytes]] = {}
     for node_id in doomed:
@@ -328,7 +329,9 @@ def _shielded(
         reached: dict[bytes, Item] = {}
         for item in frontier:
             for child in children.get(item.id, ()):
-                if child not in found and child not in added:
+                # "Its other source remains" counts for nothing when that is hidden as well.
+                rests = child not in found or found[child].reason == "other_source_remains"
+                if rests and child not in added:
                     node = nodes[child]
                     kept = Item(child, node.kind, node.owner, item.action, item.reason, item.id, 0, 0)
                     reached.setdefault(child, kept._replace(depth=item.depth + 1, until_us=item.until_us))
