@@ -38,7 +38,7 @@ class RolledBack(Tampered):
 
 
 class Erased(VaultError):
-    """The session was erased; its content is gone for good and its id is never used again."""
+    """It was erased; its content is gone for good and its id is never used again."""
 
     exit_code = 5
 

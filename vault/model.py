@@ -34,6 +34,7 @@ BATCH_BYTES_MAX: Final = 512 * 2**20  # payloads of one append_many together; he
 BATCH_MAX: Final = 1_000  # events in one append_many
 EVENT_TYPES_MAX: Final = 256  # different types in one session
 EVENTS_MAX: Final = 2**31 - 1  # events in one session
+EPOCH_MAX: Final = 2**31 - 1  # the highest number of an epoch of a session
 PAGE_MAX: Final = 500  # sessions in one page of find
 
 LEVELS: Final = ("L0", "L1", "L2", "L3")
@@ -174,7 +175,11 @@ class Principal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEvent:
-    """An event as a writer gives it; either ``payload`` (JSON) or ``raw`` (bytes, or a binary stream)."""
+    """An event as a writer gives it; either ``payload`` (JSON) or ``raw`` (bytes, or a binary stream).
+
+    ``epoch`` 0: its payload lives as long as the session. Another number: under a key of that number's own,
+    so that it can be erased while the session lives on (``Session.retract``).
+    """
 
     type: str
     payload: Any = field(default=None, repr=False)
@@ -189,6 +194,7 @@ class NewEvent:
     level: str = "L3"
     resource: str | None = field(default=None, repr=False)
     valid_for: timedelta | None = None
+    epoch: int = 0
 
 
 class Event(NamedTuple):
@@ -197,7 +203,8 @@ class Event(NamedTuple):
     ``seq`` is its place in the log, from 1; ``recorded_at`` the vault's time, never going back within a
     session; ``occurred_at`` the original time of an imported event; ``resource`` what an observation is of,
     ``valid_for_us`` how long it holds from ``observed_at``; ``size`` the bytes of the sealed payload. A raw
-    payload above ``EAGER_BYTES_MAX`` is ``streamed``: not loaded, ``Session.open`` reads it.
+    payload above ``EAGER_BYTES_MAX`` is ``streamed``: not loaded, ``Session.open`` reads it. Of one that is
+    ``erased`` the fact is left, without its payload and what was beside it.
 
     A named tuple, because making a frozen dataclass of this many fields takes a tenth of an append.
     """
@@ -221,6 +228,8 @@ class Event(NamedTuple):
     streamed: bool
     resource: str | None = None
     valid_for_us: int | None = None
+    epoch: int = 0
+    erased: bool = False
 
     @property
     def recorded_at(self) -> datetime:

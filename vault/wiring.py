@@ -21,6 +21,7 @@ from vault.erasure.policies import Policies
 from vault.erasure.proof import Proof, noted_receipt, told
 from vault.erasure.replay import bury, replay
 from vault.erasure.retention import sweep_all
+from vault.erasure.retract import retract
 from vault.erasure.service import Parts, resume
 from vault.errors import (
     InvalidInput,
@@ -322,6 +323,7 @@ class Vault:
             thresholds=self._settings.thresholds(),
             retention=self._terms,
             levels=config.read_level_document(self._directory, self._settings),
+            retract=lambda *asked: retract(self._parts, *asked),
         )
         self._door, self._pending = self._made_door(), 0
         self._trail = AuditTrail(self._log, self._door)

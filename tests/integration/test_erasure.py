@@ -12,7 +12,7 @@ import pytest
 from vault import NewEvent, Principal, Trigger, Vault, new_event_id
 from vault.adapters.session_jsonl import export_session, import_session
 from vault.audit.anchor import Anchor
-from vault.errors import Conflict, Fenced, InvalidInput, NotFound, StorageUnavailable, VaultError
+from vault.errors import Conflict, Erased, Fenced, InvalidInput, NotFound, StorageUnavailable, VaultError
 from vault.sealing.keys import KeyHierarchy
 from vault.sealing.receipts import (
     chain_of,
@@ -144,13 +144,16 @@ def test_an_erased_session_is_found_by_no_reader_and_taken_by_no_writer(vault, a
     assert vault.verify().findings == ()
 
 
-def test_an_external_id_is_free_again(alice):
+def test_nothing_begins_under_an_erased_external_id_but_on_purpose(alice, bob):
+    """D6: a late writer brings nothing back; another owner's id of the same name is another id"""
     made = alice.sessions.create(external_id="thread-1")
     made.append("message.user", "before")
     alice.erasure.erase(session=made.id)
-    with pytest.raises(NotFound):
-        alice.sessions.resume_external("thread-1")
-    again = alice.sessions.create(external_id="thread-1")
+    for late in (alice.sessions.resume_external, lambda id_: alice.sessions.create(external_id=id_)):
+        with pytest.raises(Erased):
+            late("thread-1")
+    assert bob.sessions.create(external_id="thread-1").id != made.id
+    again = alice.sessions.create(external_id="thread-1", again=True)
     assert again.id != made.id
     assert list(alice.sessions.resume_external("thread-1").events()) == []
 

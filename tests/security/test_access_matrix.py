@@ -41,7 +41,10 @@ RELATIONS = {
 WITHIN = {name for name, (tenant, subject, _) in RELATIONS.items() if tenant == "acme" and subject != "alice"}
 
 #: The requirements' table: who may do what with Alice's session, and the view that comes with reading it.
-OWN = {"agent": "create read append end fork list", "owner": "create read append end fork list share"}
+OWN = {
+    "agent": "create read append end fork list erase",
+    "owner": "create read append end fork list erase share",
+}
 OF_THE_TENANT = {
     "support": ("L1", "read list request"),
     "auditor": ("L0", "read list audit"),
@@ -104,6 +107,7 @@ NOT_READS = {
     **dict.fromkeys(("run", "run-when-it-is-free", "stop"), "append"),
     "resolve": "read append",
     "end": "end",
+    **dict.fromkeys(("retract", "retract-an-epoch"), "erase"),
 }
 CELLS = [*itertools.product(ROLES, RELATIONS)]
 

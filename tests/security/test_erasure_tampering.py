@@ -154,7 +154,7 @@ def refused(access, session):
         lambda: access.sessions.fork(session.id),
         lambda: access.sessions.resume_external("thread-1"),
     ):
-        with pytest.raises(NotFound):
+        with pytest.raises((NotFound, Erased)):
             use()
 
 

@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -155,6 +156,10 @@ CALLS = {
     "replay": lambda session, event: list(session.replay(recent=True)),
     "context": lambda session, event: session.context(max_events=3),
     "end": lambda session, event: session.end(),
+    "retract": lambda session, event: session.retract([event]),
+    "retract-an-epoch": lambda session, event: session.retract_epoch(3),
+    "attach": lambda session, event: copy_context().run(session.attach),
+    "attached": lambda session, event: session.attached().__enter__(),
 }
 
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from vault.access.trail import Trail
     from vault.clock import Clock
     from vault.model import Principal
-    from vault.sealing.keys import KeyHierarchy, TenantKeys
+    from vault.sealing.keys import KeyHierarchy
+    from vault.sealing.uses import TenantKeys
 
 __all__ = ["Authorise", "Door", "Grant", "Leave", "TrailLeave"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vault.sealing.keys import TenantKeys
+    from vault.sealing.uses import TenantKeys
 
 
 class Ask(Protocol):

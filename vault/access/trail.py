@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from vault.access.grant import Grant
     from vault.policy.access import Share
-    from vault.sealing.keys import TenantKeys
+    from vault.sealing.uses import TenantKeys
 
 
 class Trail(Protocol):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from vault.access.door import Leave
     from vault.audit.trail import AuditTrail, Entry
-    from vault.sealing.keys import TenantKeys
+    from vault.sealing.uses import TenantKeys
     from vault.sessions.log import Log
 
 #: Entries about who is registered that are read; some 0.1 ms for each.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vault.access.door import Grant, Leave
     from vault.audit.trail import AuditTrail, Entry
     from vault.model import SessionSummary
-    from vault.sealing.keys import TenantKeys
+    from vault.sealing.uses import TenantKeys
     from vault.sessions.log import Log
     from vault.sessions.viewing import Viewer
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from vault.access.door import Door, Grant
     from vault.model import Event
-    from vault.sealing.keys import TenantKeys
+    from vault.sealing.uses import TenantKeys
     from vault.sessions.log import Log
     from vault.sessions.session import Session
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from vault.audit.verify_erased import ErasedVerification
     from vault.ports.blobs import Blobs
     from vault.ports.records import Reader, Records
-    from vault.sealing.keys import EpochKeys, KeyHierarchy, TenantKeys
+    from vault.sealing.keys import KeyHierarchy
     from vault.sealing.notes import Head
+    from vault.sealing.uses import EpochKeys, TenantKeys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,17 @@ from vault.ports.records import BlobRow, EventRow, RunRow, SessionRow, is_sound
 from vault.sealing import rows
 from vault.sealing.payload import unseal
 from vault.sessions.find import open_about
-from vault.sessions.log import JSON, check_event, decode_tails, due_hour, hour_of, open_stream
+from vault.sessions.log import (
+    JSON,
+    NOTHING_RETRACTED,
+    RETRACTED,
+    Retracted,
+    check_event,
+    decode_tails,
+    due_hour,
+    hour_of,
+    open_stream,
+)
 from vault.sessions.refs import bucket_of
 
 if TYPE_CHECKING:
@@ -22,7 +32,7 @@ if TYPE_CHECKING:
 
     from vault.ports.blobs import Blobs
     from vault.ports.records import Reader
-    from vault.sealing.keys import EpochKeys, TenantKeys
+    from vault.sealing.uses import EpochKeys, TenantKeys
 
 _CHUNK: Final = 2**20
 
@@ -65,6 +75,7 @@ class SessionVerification:
         )
         self._findings: list[Finding] = []
         self._committed: dict[int, _Committed] = {}
+        self._retracted = NOTHING_RETRACTED
         self._subjects: dict[bytes, Any] = {}  # who committed effects are about, by the payload's address
         self.events = self.blobs = 0
 
@@ -77,6 +88,8 @@ class SessionVerification:
                 self._session_row(tenant, keys)
             except VaultError as error:
                 self._found("session_row", self._name, str(error))
+        if keys is not None:
+            self._retracted = self._facts(keys)
         self._bodies(keys, self._events(keys))
         self._touches(tenant)
         return self._findings
@@ -101,6 +114,20 @@ class SessionVerification:
                 rows.check(rows.run_mac(keys.mac, row.session_id, run), run.mac, "a run's kept count")
             except Tampered as error:
                 self._found("run_row", self._name, str(error))
+
+    def _facts(self, keys: EpochKeys) -> Retracted:
+        """What was erased while the session lives on, by those facts that open; the others are told later."""
+        events, epochs = set[int](), set[int]()
+        facts = self._reader.scan("events_of_a_type", session_no=self._row.no, type=RETRACTED)
+        for row in filter(is_sound, map(EventRow._make, facts)):
+            try:
+                check_event(keys, self._row.session_id, row)
+                said = json_value(unseal(keys.payload, keys.context(b"payload"), row.body or b""))
+            except VaultError:
+                continue
+            events.update(said["events"])
+            epochs.update(said["epochs"])
+        return Retracted(len(events), 0, frozenset(events), frozenset(epochs))
 
     def _events(self, keys: EpochKeys | None) -> list[EventRow]:
         """Check the log in order; the events whose payloads stand elsewhere come back."""
@@ -163,8 +190,9 @@ class SessionVerification:
             header = rows.event_header(self._row.session_id, event)
             if keys is not None:
                 check_event(keys, self._row.session_id, event)
-                if event.meta is not None:
-                    meta = json_value(unseal(keys.payload, keys.context(b"meta"), event.meta))
+                if event.meta is not None and not self._retracted.takes(event):
+                    under = keys.of_epoch(event.epoch)
+                    meta = json_value(unseal(under.payload, under.context(b"meta"), event.meta))
             if event.type == COMMITTED:
                 resource = meta.get("resource")
                 self._committed[event.seq] = _Committed(
@@ -200,9 +228,10 @@ class SessionVerification:
             self._found("counts", self._name, "its counts per run are not those of the log")
 
     def _bodies(self, keys: EpochKeys | None, events: list[EventRow]) -> None:
-        by_number: dict[int, EventRow] = {}
+        named_by: dict[int, list[EventRow]] = {}
         for event in events:
-            by_number.setdefault(event.blob_no or 0, event)
+            named_by.setdefault(event.blob_no or 0, []).append(event)
+        by_number = {number: naming[0] for number, naming in named_by.items()}
         stored: dict[int, bytes] = {}
         for blob in map(BlobRow._make, self._blob_rows()):
             self.blobs += 1
@@ -214,6 +243,8 @@ class SessionVerification:
                 continue
             if named is None:
                 self._found("orphan_blob", place, "no event names it")
+            if self._is_emptied(keys, blob, named_by.get(blob.no, []), place):
+                continue
             if blob.body is None:
                 self._named.add(blob.address)
             try:
@@ -228,6 +259,20 @@ class SessionVerification:
                 self._found(
                     "blob", f"{self._name} event {event.seq} payload", "missing, or another payload's"
                 )
+
+    def _is_emptied(self, keys: EpochKeys | None, blob: BlobRow, naming: list[EventRow], place: str) -> bool:
+        """Whether a payload is gone by right, its events having been erased; without keys nobody can tell."""
+        empty = blob.body == b""
+        if keys is None:
+            return empty and blob.epoch > 0
+        erased = bool(naming) and all(self._retracted.takes(event) for event in naming)
+        if erased and not empty:
+            self._found("blob", place, "was erased and is there again")
+        if erased:
+            return True
+        if empty:
+            self._found("blob", place, "missing: it is emptied, and no fact says that it was erased")
+        return empty
 
     def _short(self, keys: EpochKeys | None, event: EventRow, place: str) -> None:
         """Check a payload that stands beside its event."""
@@ -250,7 +295,8 @@ class SessionVerification:
         if hashlib.sha256(blob.body).digest() != blob.address or len(blob.body) != blob.size:
             raise Tampered("its sealed bytes are not those of its address")
         if keys is not None and event is not None:
-            self._payload(event, unseal(keys.payload, keys.context(b"payload"), blob.body))
+            under = keys.of_epoch(event.epoch)
+            self._payload(event, unseal(under.payload, under.context(b"payload"), blob.body))
 
     def _file(self, keys: EpochKeys | None, event: EventRow | None, blob: BlobRow) -> None:
         if keys is not None and event is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vault.derived.sources import Source
     from vault.ports.items import ItemRow
     from vault.ports.records import Reader
-    from vault.sealing.keys import EpochKeys, TenantKeys
+    from vault.sealing.uses import EpochKeys, TenantKeys
     from vault.sessions.log import Log
 
 #: States in which an item can be read by its id, and something be derived from it.

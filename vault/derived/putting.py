@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from vault.access.door import Grant, Leave
     from vault.ports.records import Transaction
-    from vault.sealing.keys import EpochKeys
+    from vault.sealing.uses import EpochKeys
     from vault.sessions.log import Log
 
 #: How often something can be derived from what was derived: each step is a key to open before the item's.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from vault.ports.records import Reader
-    from vault.sealing.keys import EpochKeys, TenantKeys
+    from vault.sealing.uses import EpochKeys, TenantKeys
     from vault.sessions.log import Log
 
 _PAGE: Final = 200

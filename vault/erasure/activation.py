@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from vault.erasure.service import Parts
     from vault.policy.changes import Change
     from vault.policy.rules import Policy
-    from vault.sealing.keys import TenantKeys
+    from vault.sealing.uses import TenantKeys
 
 #: How long a change waits that makes something go earlier.
 COOL_OFF_US: Final = DAY_US

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vault.erasure.watch import Watch
     from vault.errors import VaultError
     from vault.policy.rules import Policy
-    from vault.sealing.keys import TenantKeys
+    from vault.sealing.uses import TenantKeys
 
 #: A pass over what is there counts only this long after the activation: another process may not know it yet.
 _SETTLED_US: Final = MINUTE_US

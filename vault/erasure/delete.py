@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from vault.policy.plan import Item
     from vault.ports.records import SessionRow, Transaction
-    from vault.sealing.keys import TenantKeys
+    from vault.sealing.uses import TenantKeys
     from vault.sessions.log import Log
 
 #: Rows that one transaction deletes: some 20 ms, so that a live writer waits no longer (retention.md §3).

@@ -14,23 +14,24 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from vault.erasure import operations
 from vault.erasure.delete import delete
 from vault.erasure.facts import gather, tags_of
-from vault.erasure.fence import BATCH, SESSION, fence, restrict
+from vault.erasure.fence import BATCH, SESSION, fence, restrict, stored_session
 from vault.erasure.operations import CONDEMNED, DELETED, DESTROYED, INCOMPLETE, OPEN, Operation, Order
 from vault.erasure.outbox import Outbox
 from vault.erasure.proof import name_of
 from vault.errors import Conflict
 from vault.policy.lineage import affected, goes
 from vault.policy.plan import Item
-from vault.ports.keys import Doomed
+from vault.ports.keys import EXTERNAL, Doomed
 from vault.ports.operations import OperationRow
 from vault.sealing.notes import Gone
+from vault.sealing.uses import grave_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from vault.ports.keys import KeyStore
     from vault.ports.records import Transaction
-    from vault.sealing.keys import TenantKeys
+    from vault.sealing.uses import TenantKeys
     from vault.sessions.log import Log
 
 
@@ -148,12 +149,7 @@ class Execution:
         if len(going) > BATCH:
             operation = self._with_strays(operation)
             going = operation.order.going()
-        with self.log.records.snapshot() as reader:
-            tags = tags_of(reader, tenant, going)
-        doomed = [
-            Doomed("epoch" if item.kind == SESSION else "item", item.id, None, tags[item.id])
-            for item in going
-        ]
+        doomed = self._doomed(operation)
         self.step("condemn")
         condemned = self.store.condemn(
             operation.id,
@@ -182,6 +178,24 @@ class Execution:
 
         self.step("condemned")
         return self.log.records.transact(work)
+
+    def _doomed(self, operation: Operation) -> list[Doomed]:
+        """The keys that go; and, when somebody asked, callers' own ids: who writes late begins nothing."""
+        tenant, going = operation.tenant, operation.order.going()
+        asked = operation.order.about["reason"] != "policy"
+        with self.log.records.snapshot() as reader:
+            tags = tags_of(reader, tenant, going)
+            sessions = [item for item in going if asked and item.kind == SESSION]
+            rows = [(item.id, stored_session(reader, tenant, item.id)) for item in sessions]
+        doomed = [
+            Doomed("epoch" if item.kind == SESSION else "item", item.id, None, tags[item.id])
+            for item in going
+        ]
+        return doomed + [
+            Doomed(EXTERNAL, grave_of(row.owner, row.external), None, tags[id_])
+            for id_, row in rows
+            if row and row.external
+        ]
 
     def _with_strays(self, operation: Operation) -> Operation:
         """With what came from its items after the plan was made and before the last of them was fenced."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vault.policy.retention import Decision
     from vault.policy.terms import Terms
     from vault.ports.records import Reader
-    from vault.sealing.keys import TenantKeys
+    from vault.sealing.uses import TenantKeys
 
 #: How an item hangs that may be made again from what is left.
 RECOMPUTE = "recompute"

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from vault.policy.plan import Item
-    from vault.ports.records import Transaction
-    from vault.sealing.keys import EpochKeys, TenantKeys
+    from vault.ports.records import Reader, Transaction
+    from vault.sealing.uses import EpochKeys, TenantKeys
     from vault.sessions.log import Log
 
 #: Sessions and items that one transaction fences.
@@ -72,7 +72,7 @@ def restrict(
             _move(transaction, keys, row, after)
 
 
-def stored_session(transaction: Transaction, tenant: TenantKeys, session_id: bytes) -> SessionRow | None:
+def stored_session(transaction: Reader, tenant: TenantKeys, session_id: bytes) -> SessionRow | None:
     """The row of a session whoever owns it, not verified."""
     place = {"session_id": session_id, "tenant_id": tenant.tenant_id}
     found = next(transaction.scan("session_to_erase", **place), None)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from vault.access.door import Leave
     from vault.erasure.service import Parts
-    from vault.sealing.keys import TenantKeys
+    from vault.sealing.uses import TenantKeys
 
 MATTER_LENGTH_MAX: Final = 1_000
 #: Types of entries in the audit trail.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vault.policy.plan import Item
     from vault.ports.keys import KeyStore
     from vault.ports.records import Reader
-    from vault.sealing.keys import TenantKeys
+    from vault.sealing.uses import TenantKeys
     from vault.sessions.log import Log
 
 #: More makes the search slower without finding more: 64 are looked for at 500 MB/s, 1,024 at 30.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vault.ports.records import Reader, Transaction
-    from vault.sealing.keys import TenantKeys
+    from vault.sealing.uses import TenantKeys
     from vault.sessions.log import Log
 
 #: Its states, in order. ``incomplete``: a store did not give something up yet; it is tried again.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vault.policy.plan import Plan, Selector
     from vault.ports.keys import KeyStore
     from vault.ports.records import Reader
-    from vault.sealing.keys import TenantKeys
+    from vault.sealing.uses import TenantKeys
     from vault.sessions.log import Log
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vault.audit.trail import AuditTrail, Entry
     from vault.policy.rules import Policy
     from vault.policy.terms import Bounds
-    from vault.sealing.keys import TenantKeys
+    from vault.sealing.uses import TenantKeys
 
 #: How soon another process's activation is seen.
 _FRESH_SECONDS: Final = 1.0

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from vault.ports.keys import KeyStore
     from vault.ports.records import Transaction
     from vault.ports.remains import Remains
-    from vault.sealing.keys import TenantKeys
     from vault.sealing.notes import Signer
+    from vault.sealing.uses import TenantKeys
     from vault.sessions.log import Log
 
 #: The type of its entry in the audit trail.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from vault.policy.rules import Policy
     from vault.policy.terms import Terms
     from vault.ports.records import Reader, Transaction
-    from vault.sealing.keys import EpochKeys, TenantKeys
+    from vault.sealing.uses import EpochKeys, TenantKeys
 
 #: What keeps one row from being looked at: verification finds it, and nothing here changes it.
 _UNREADABLE: Final = (Erased, KeyUnavailable, NewerVault, Tampered)

@@ -9,7 +9,7 @@ from vault.model import check_name, parse_id
 from vault.policy.plan import Selector, refuse_selector
 
 if TYPE_CHECKING:
-    from vault.sealing.keys import TenantKeys
+    from vault.sealing.uses import TenantKeys
 
 KINDS: Final = ("session", "subject", "memory", "artifact", "label", "tenant")
 NOTHING: Final = "there is nothing of that to erase"

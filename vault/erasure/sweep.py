@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vault.erasure.watch import Watch
     from vault.policy.plan import Item
     from vault.ports.records import Transaction
-    from vault.sealing.keys import TenantKeys
+    from vault.sealing.uses import TenantKeys
 
 #: Rows of the index that one look takes.
 _PAGE: Final = 500

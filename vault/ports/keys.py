@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 #: The epoch of a tombstone that stands for all of a scope, also for the epochs that it never had.
 WHOLE: Final = -1
+#: The purpose of a tombstone of a caller's own id of a session; there are no such keys.
+EXTERNAL: Final = "external"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,26 +7,24 @@ epoch and version; an epoch key's context also carries the owner, so a skipped o
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import OrderedDict
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from vault.encoding import pack, u64
 from vault.errors import Conflict, Erased, KeyUnavailable, Tampered
-from vault.ports.keys import KeyRow
+from vault.ports.keys import EXTERNAL, WHOLE, KeyRow
 from vault.sealing import hanging
 from vault.sealing.top import TRIES, TopKeys
+from vault.sealing.uses import EpochKeys, TenantKeys, blind_index, epoch_keys, grave_of, owner_index
 from vault.sealing.wraps import KEY_BYTES, derive, unwrap, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from vault.ports.keys import KeyStore
 
-_KINDS: Final = (b"payload", b"meta", b"about")
 #: Epoch keys held in memory; an entry is under 1 KiB.
 _CACHE_MAX: Final = 4096
 #: Stands for the epoch in the place of an item's keys, which have none.
@@ -34,55 +32,6 @@ _ITEM: Final = -1
 _SAID: Final = {"epoch": "session", "item": "derived item"}
 #: Tenant, owner, session or item, epoch.
 _Place = tuple[bytes, bytes, bytes, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochKeys:
-    """What one epoch key is used for, and the contexts of the kinds of payload sealed under it.
-
-    A context is the place (vault, tenant, session, epoch) and the kind: ``payload``, ``meta`` or ``about``.
-    A derived item's keys are of this kind too, and the place names the item.
-    """
-
-    payload: bytes = field(repr=False)
-    mac: bytes = field(repr=False)
-    content: bytes = field(repr=False)
-    wrapping: bytes = field(repr=False)  # what derived items hang under
-    contexts: Mapping[bytes, bytes] = field(repr=False)
-
-    def context(self, kind: bytes) -> bytes:
-        """The context of one kind of payload."""
-        return self.contexts[kind]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TenantKeys:
-    """A tenant's pseudonym in the database and the key of its blind indexes."""
-
-    tenant_id: bytes
-    wrapping: bytes = field(repr=False)
-    index: bytes = field(repr=False)
-    #: The index key's row: what hangs under ``wrapping`` shows whether it is still the one that counts.
-    row: KeyRow | None = field(default=None, repr=False)
-
-    def owner(self, subject: str) -> bytes:
-        """The blind index of an owner."""
-        return _owner(self.index, subject)
-
-    def team(self, name: str) -> bytes:
-        """The blind index of a team."""
-        return _blind(self.index, "team", name)
-
-    def pseudonym_key(self, purpose: str, epoch: int) -> bytes:
-        """The key of the tenant's pseudonyms for one purpose and epoch."""
-        return derive(self.index, b"pseudonym/" + pack(purpose.encode(), u64(epoch)))
-
-    def blind(self, kind: str, *parts: str) -> bytes:
-        """A blind index: equal names of one tenant meet, nobody without the key can try names out.
-
-        BLAKE2b-128 under the tenant's index key, over the kind and the parts behind their lengths.
-        """
-        return _blind(self.index, kind, *parts)
 
 
 class KeyHierarchy(TopKeys):
@@ -104,7 +53,7 @@ class KeyHierarchy(TopKeys):
         if known is not None:
             return known
         found = self._load_tenant(
-            _blind(derive(self._vault(), b"tenant-index"), "tenant", name), create=create
+            blind_index(derive(self._vault(), b"tenant-index"), "tenant", name), create=create
         )
         if found is not None:
             with self._lock:
@@ -132,8 +81,10 @@ class KeyHierarchy(TopKeys):
             return self.epoch(tenant, owner, session_id, epoch)
         return self._remember(place, key, seen)
 
-    def epoch(self, tenant: TenantKeys, owner: bytes, session_id: bytes, epoch: int) -> EpochKeys:
-        """The keys of one epoch of a session, for this owner only.
+    def epoch(
+        self, tenant: TenantKeys, owner: bytes, session_id: bytes, epoch: int, *, create: bool = False
+    ) -> EpochKeys:
+        """The keys of one epoch of a session, for this owner only; with ``create`` made now if it has none.
 
         Raises:
             Erased: the key was destroyed, or is about to be.
@@ -146,11 +97,20 @@ class KeyHierarchy(TopKeys):
                 self._epochs.move_to_end(place)
                 return self._epochs[place]
             seen = self._forgotten
-        return self._remember(place, self._open_epoch(tenant, place), seen)
+        try:
+            return self._remember(place, self._open_epoch(tenant, place), seen)
+        except KeyUnavailable:
+            if create:
+                return self.create_epoch(tenant, owner, session_id, epoch)
+            raise
 
     def has_epoch(self, owner: bytes, session_id: bytes, epoch: int) -> bool:
         """Whether this owner's key for a session exists: it outlives a session row removed by a tamperer."""
         return self._store.get("epoch", session_id, epoch, owner) is not None
+
+    def is_buried(self, owner: bytes, external: bytes) -> bool:
+        """Whether this owner's session under an external id was erased."""
+        return self._store.is_destroyed(EXTERNAL, grave_of(owner, external), WHOLE) is not None
 
     def create_item(
         self, tenant: TenantKeys, owner: bytes, item_id: bytes, hung: str, wrappings: Sequence[bytes]
@@ -220,7 +180,7 @@ class KeyHierarchy(TopKeys):
         From the index key, which stays: a barrier replaces the wrapping key.
         """
         place = pack(b"session-vault/1/operation", self._vault_id, tenant.tenant_id)
-        return _epoch_keys(derive(tenant.index, b"operations"), place)
+        return epoch_keys(derive(tenant.index, b"operations"), place)
 
     def forget_scope(self, *scopes: bytes) -> None:
         """Drop the keys of some sessions or items from memory, and of all items: they may hang on those."""
@@ -239,7 +199,7 @@ class KeyHierarchy(TopKeys):
             self._epochs.clear()
             self._vault_key = None
             self._root = b""
-        _owner.cache_clear()  # its keys hold index keys
+        owner_index.cache_clear()  # its keys hold index keys
 
     def _load_tenant(self, scope: bytes, *, create: bool) -> TenantKeys | None:
         for last in TRIES:
@@ -346,6 +306,12 @@ class KeyHierarchy(TopKeys):
                 refused = error  # another of its rows may open: each holds the same key
         raise refused or self._missing("item", item_id, 0)
 
+    def _sibling(self, place: _Place, epoch: int) -> EpochKeys:
+        tenant = self.tenant_by_id(place[0])
+        if tenant is None:
+            raise KeyUnavailable("the key store holds no key for this session's tenant")
+        return self.epoch(tenant, place[1], place[2], epoch)
+
     def _missing(self, purpose: str, scope: bytes, epoch: int) -> Erased | KeyUnavailable:
         if self._store.is_destroyed(purpose, scope, epoch):
             return Erased()
@@ -357,7 +323,9 @@ class KeyHierarchy(TopKeys):
             here = pack(b"session-vault/1/item", self._vault_id, tenant_id, scope)
         else:
             here = pack(b"session-vault/1/payload", self._vault_id, tenant_id, scope, u64(epoch))
-        keys = _epoch_keys(key, here)
+        keys = epoch_keys(key, here)
+        if epoch != _ITEM:
+            keys = replace(keys, epoch=epoch, sibling=lambda other: self._sibling(place, other))
         with self._lock:
             if seen is None or seen == self._forgotten:
                 self._epochs[place] = keys
@@ -371,23 +339,3 @@ def _row(purpose: str, place: _Place, wrapped: bytes) -> KeyRow:
     return KeyRow(
         purpose=purpose, scope=scope, epoch=epoch, owner=owner, wrapped=wrapped, tenant_id=tenant_id
     )
-
-
-def _epoch_keys(key: bytes, place: bytes) -> EpochKeys:
-    return EpochKeys(
-        payload=derive(key, b"payload"),
-        mac=derive(key, b"row-mac"),
-        content=derive(key, b"content-id"),
-        wrapping=derive(key, b"wrapping"),
-        contexts={kind: pack(place, kind) for kind in _KINDS},
-    )
-
-
-@lru_cache(maxsize=4096)
-def _owner(index: bytes, subject: str) -> bytes:
-    return _blind(index, "owner", subject)
-
-
-def _blind(key: bytes, kind: str, *parts: str) -> bytes:
-    fields = pack(kind.encode(), *(part.encode() for part in parts))
-    return hashlib.blake2b(fields, key=key, digest_size=16, person=b"sv1.blind").digest()

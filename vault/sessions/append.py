@@ -7,10 +7,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from vault.encoding import json_value
-from vault.errors import Busy, Conflict, Fenced, InvalidInput, LimitExceeded, NotFound, SessionEnded, Tampered
+from vault.errors import (
+    Busy,
+    Conflict,
+    Erased,
+    Fenced,
+    InvalidInput,
+    LimitExceeded,
+    NotFound,
+    SessionEnded,
+    Tampered,
+)
 from vault.model import (
     BATCH_BYTES_MAX,
     BATCH_MAX,
@@ -24,26 +33,23 @@ from vault.policy import effects
 from vault.policy.lease import check, decode, encode, refuse_outsider
 from vault.ports.records import EventRow, RunRow, SessionRow
 from vault.sealing import rows
-from vault.sealing.payload import unseal
 from vault.sessions.amend import RULES_CHANGED
 from vault.sessions.facts import counted, newest_fact
 from vault.sessions.log import (
-    JSON,
-    RAW,
+    RETRACTED,
     Log,
     Tails,
-    check_event,
     decode_tails,
     epoch_keys,
     hour_of,
     is_live,
-    make_event,
-    sealed_body,
     verified_session,
 )
 from vault.sessions.prepare import CHECKPOINT, prepare, repeat_of
+from vault.sessions.read import View, retracted_of
 from vault.sessions.refs import bucket_of
 from vault.sessions.runs import kept_count
+from vault.sessions.same import made_event, same_event
 from vault.sessions.witness import head_of
 
 if TYPE_CHECKING:
@@ -53,7 +59,7 @@ if TYPE_CHECKING:
     from vault.model import NewEvent
     from vault.policy.lease import Lease
     from vault.ports.records import BlobRow, Transaction
-    from vault.sealing.keys import EpochKeys
+    from vault.sealing.uses import EpochKeys
     from vault.sessions.prepare import Prepared
 
 
@@ -74,6 +80,9 @@ class Terms:
     holder: Holder | None = None  # refused when this run no longer holds the lease
     posted: bool = False  # also while a run is active
     lease: Callable[[Lease, int], Lease] | None = None  # what becomes of the lease, in the same transaction
+    retracting: Callable[[Transaction, SessionRow], None] | None = (
+        None  # deletes what the events say is erased
+    )
 
 
 _PLAIN = Terms()
@@ -102,9 +111,12 @@ def append(
         SessionEnded: the session takes no more events.
         Fenced: the writer's run lost its lease.
         Busy: the writer has no run, and one is active.
+        Erased: an event's epoch was, or the event of this id.
     """
     if not grant.own and any(new.type == CHECKPOINT for new in events):
         raise InvalidInput("a view's state is no checkpoint of the session; let a run of its owner write it")
+    if terms.retracting is None and any(new.type == RETRACTED for new in events):
+        raise InvalidInput("this fact is written by what it says: use session.retract")
     expect_head = terms.expect_head
     if len(events) > BATCH_MAX:
         raise LimitExceeded(f"a batch holds at most {BATCH_MAX} events; split it")
@@ -180,6 +192,10 @@ class _Append:
         row = seen = transaction.known(session_id) if by_view else None
         if row is None or row.tenant_id != self._grant.tenant.tenant_id or row.owner != self._grant.owner:
             row = verified_session(self._log, self._grant, transaction, session_id)
+        for epoch in {prepared.new.epoch for prepared in self._prepared} - {0}:
+            # Asked inside: whoever destroys the key of an epoch then waits for this, and erases it too.
+            if not self._log.keys.has_epoch(self._session.owner, session_id, epoch):
+                raise Erased("this epoch of the session was erased; write under another one")
         placed = [self._place(transaction, prepared) for prepared in self._prepared]
         try:
             result = self._advance(transaction, row, placed)
@@ -194,20 +210,24 @@ class _Append:
             result = self._advance(transaction, row, placed)
         if result is None:
             raise Tampered(RULES_CHANGED)
+        if self._terms.retracting is not None and self.head is not None:
+            self._terms.retracting(transaction, self.head)
         return result
 
     def _place(self, transaction: Transaction, prepared: Prepared) -> BlobRow:
         blob = prepared.blob
-        if blob.no or not blob.content_id:
+        if not blob.content_id or (blob.no and not blob.epoch):
             return blob  # a repeat that was found before, or short enough to stand beside its event
-        repeat = repeat_of(transaction, self._session, self._keys, blob.content_id)
+        repeat = repeat_of(transaction, self._session, self._keys, blob.epoch, blob.content_id)
+        if blob.no and repeat is None:
+            raise Conflict("what this event repeats was erased at the same moment; append it again")
         return repeat or blob._replace(no=transaction.add_blob(blob))
 
     def _advance(
         self, transaction: Transaction, row: SessionRow, placed: list[BlobRow]
     ) -> list[Event] | None:
         """Append to the log as ``row`` states it; None when the stored row is another by now."""
-        stored = self._stored(transaction, placed)
+        stored = self._stored(transaction, row, placed)
         if all(event is not None for event in stored):
             return [event for event in stored if event is not None]
         lease = self._refuse(row)
@@ -230,7 +250,7 @@ class _Append:
             mac = rows.event_mac(self._keys.mac, header, event.salt, chain)
             event = EventRow(*event[:-2], chain, mac)
             new_rows.append((event, prepared.tags))
-            result.append(_made(row.session_id, event, prepared))
+            result.append(made_event(row.session_id, event, prepared))
         head = row._replace(
             version=row.version + 1,
             head_seq=seq,
@@ -307,7 +327,7 @@ class _Append:
             LEVELS.index(new.level),
             now,
             prepared.run_id,
-            row.epoch,
+            prepared.new.epoch or row.epoch,
             prepared.content,
             tails.types[new.type],
             tails.run_count if prepared.run_id else 0,
@@ -350,47 +370,21 @@ class _Append:
             start = count
         return Tails(types, prepared.run_id, count + 1, start, kept, tails.refs)
 
-    def _stored(self, transaction: Transaction, placed: list[BlobRow]) -> list[Event | None]:
+    def _stored(self, transaction: Transaction, row: SessionRow, placed: list[BlobRow]) -> list[Event | None]:
         """For each event with a given id: the stored event of that id, if it says the same."""
         found: list[Event | None] = []
         for prepared, blob in zip(self._prepared, placed, strict=True):
             stored = None
             if prepared.event_id is not None:
                 stored = transaction.event(self._session.no, prepared.event_id)
-            found.append(self._same(stored, prepared, blob) if stored else None)
+            found.append(stored and self._same(transaction, row, stored, prepared, blob))
         return found
 
-    def _same(self, stored: EventRow, prepared: Prepared, blob: BlobRow) -> Event:
-        check_event(self._keys, self._session.session_id, stored)
-        if stored.event_id != prepared.event_id:
-            raise Tampered("the database answered with another event")
-        same = (
-            (stored.type, stored.run_id, stored.content)
-            == (prepared.new.type, prepared.run_id, prepared.content)
-            # As it was asked for, before the policy lowered the type since; or as the policy has it.
-            and LEVELS[stored.level] in {prepared.asked_level, prepared.new.level}
-            and _meta(self._keys, stored) == prepared.meta
-        )
-        # Longer repeats share their blob: an equal address is equal content. Short ones are opened.
-        if same and stored.blob_no is None:
-            context = self._keys.context(b"payload")
-            same = prepared.body == unseal(self._keys.payload, context, sealed_body(self._log, stored))
-        elif same:
-            same = stored.address == blob.address
-        if not same:
-            raise Conflict("this event id is stored already with other content; use a new id")
-        # Built from what was given, which is the same: a large payload is not read inside the transaction.
-        return _made(self._session.session_id, stored, prepared)
-
-
-def _made(session_id: bytes, row: EventRow, prepared: Prepared) -> Event:
-    raw = prepared.body if prepared.content == RAW else None
-    payload = prepared.new.payload if prepared.content == JSON else None
-    return make_event(session_id, row, prepared.meta, payload, raw)
-
-
-def _meta(keys: EpochKeys, row: EventRow) -> dict[str, Any]:
-    if row.meta is None:
-        return {}
-    opened: dict[str, Any] = json_value(unseal(keys.payload, keys.context(b"meta"), row.meta))
-    return opened
+    def _same(
+        self, transaction: Transaction, row: SessionRow, stored: EventRow, prepared: Prepared, blob: BlobRow
+    ) -> Event:
+        if stored.epoch:
+            view = View(reader=transaction, row=row, keys=self._keys, until=row.head_seq + 1)
+            if retracted_of(self._log, view).takes(stored):
+                raise Erased("this event was erased; what is written late does not bring it back")
+        return same_event(self._log, self._keys, self._session.session_id, stored, prepared, blob)

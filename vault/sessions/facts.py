@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vault.access.door import Grant
     from vault.model import Event
     from vault.ports.records import EventRow, Reader, SessionRow
-    from vault.sealing.keys import EpochKeys
+    from vault.sealing.uses import EpochKeys
     from vault.sessions.log import Log
 
 #: A committed effect counts over one in doubt, that over a failed one: in whichever branch it happened.

@@ -13,8 +13,8 @@ from vault.model import PAGE_MAX, Holding, Page, RunId, SessionId, SessionSummar
 from vault.policy.lease import ALIVE_US, decode
 from vault.ports.records import EventsQuery
 from vault.sealing.payload import unseal
-from vault.sessions.log import decode_event, decode_tails, hour_of
-from vault.sessions.read import rows_of, verified_view
+from vault.sessions.log import NOTHING_RETRACTED, decode_event, decode_tails, hour_of
+from vault.sessions.read import retracted_of, rows_of, verified_view
 from vault.sessions.readings import noted
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from vault.access.door import Grant
     from vault.ports.records import EventRow, Reader, SessionRow
-    from vault.sealing.keys import EpochKeys
+    from vault.sealing.uses import EpochKeys
     from vault.sessions.log import Log
     from vault.sessions.read import View
 
@@ -211,7 +211,8 @@ def _preview(log: Log, grant: Grant, message: tuple[View, EventRow] | None) -> s
     if message is None or message[1].size > _PREVIEW_BYTES_MAX:
         return None
     found, row = message
-    event = decode_event(log, grant, found.keys, found.row.session_id, row)
+    gone = retracted_of(log, found) if row.epoch else NOTHING_RETRACTED
+    event = decode_event(log, grant, found.keys, found.row.session_id, row, gone)
     text = _text(event.payload if event.raw is None else _parsed(event.raw))
     if text is None:
         return None

@@ -11,9 +11,9 @@ from vault.policy.effects import COMMITTED
 from vault.policy.freshness import TOOL_PREFIX, ForeignEffect, Observation, WorldGap, world_gap
 from vault.ports.records import EventsQuery
 from vault.sessions.family import GONE, family
-from vault.sessions.log import decode_event, opened_event
+from vault.sessions.log import NOTHING_RETRACTED, decode_event, opened_event
 from vault.sessions.prepare import changed_by
-from vault.sessions.read import rows_of, verified_view
+from vault.sessions.read import retracted_of, rows_of, verified_view
 from vault.sessions.refs import events_about
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ def newest_observation(
                 if row.seq < strand.until
             ]
             for row in reversed(rows):
-                event = decode_event(log, grant, strand.keys, strand.row.session_id, row)
+                gone = retracted_of(log, strand) if row.epoch else NOTHING_RETRACTED
+                event = decode_event(log, grant, strand.keys, strand.row.session_id, row, gone)
                 if event.observed_us is not None:
                     seen = Observation(
                         name=resource,

@@ -12,8 +12,8 @@ from vault.errors import Erased, LimitExceeded, NotFound
 from vault.ports.records import EventsQuery
 from vault.redaction.masking import NO_JSON, TOO_DEEP, parsed
 from vault.sessions.family import family
-from vault.sessions.log import STREAM, decode_tails, opened_event
-from vault.sessions.read import rows_of, verified_view
+from vault.sessions.log import NOTHING_RETRACTED, STREAM, decode_tails, opened_event
+from vault.sessions.read import retracted_of, rows_of, verified_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,9 +113,10 @@ def _learn_from(log: Log, grant: Grant, session_id: bytes, known: _Known) -> Non
             with verified_view(log, grant, session_id) as found:
                 query = EventsQuery(found.row.no, low, head + 1, _PAGE, name)
                 rows = rows_of(found, query) if head - low > 0 else []
+                gone = retracted_of(log, found) if any(row.epoch for row in rows) else NOTHING_RETRACTED
             for row in rows:
                 if row.content != STREAM and row.size <= PAYLOAD_BYTES_MAX:
-                    _take(known, opened_event(log, found.keys, session_id, row))
+                    _take(known, opened_event(log, found.keys, session_id, row, gone))
                 low = row.seq
             if len(rows) < _PAGE:
                 break

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol
 
 import orjson
 
 from vault.encoding import json_value
-from vault.errors import Erased, NotFound, Tampered
+from vault.errors import Erased, InvalidInput, NotFound, Tampered
 from vault.model import (
     LEVELS,
     Event,
@@ -29,20 +30,24 @@ from vault.sealing.payload import Sealing, unseal, unseal_stream
 from vault.sessions.readings import noted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from vault.access.door import Grant
     from vault.clock import Clock
+    from vault.model import NewEvent
     from vault.ports.blobs import Blobs
     from vault.ports.records import EventRow, Reader, Records, SessionRow
-    from vault.sealing.keys import EpochKeys, KeyHierarchy
+    from vault.sealing.keys import KeyHierarchy
     from vault.sealing.notes import Head
+    from vault.sealing.uses import EpochKeys
     from vault.sessions.witness import Witness
 
 #: ``content`` of an event row: a JSON value, bytes that come with the event, or more bytes than that.
 JSON: Final = 0
 RAW: Final = 1
 STREAM: Final = 2
+#: The type of the fact that says which events were erased; only ``Session.retract`` writes it.
+RETRACTED: Final = "event.retracted"
 
 
 _TRIGGER: Final = Trigger()
@@ -75,6 +80,35 @@ def _until_erased(grant: Grant, kind: str, labels: Mapping[str, str]) -> bytes: 
     return b""
 
 
+class Retracted(NamedTuple):
+    """What of a session's log was erased while the session lives on; by the facts that say so.
+
+    ``facts`` says how many of these there are, the last one at ``through``; then the places and the epochs
+    that they name.
+    """
+
+    facts: int = 0
+    through: int = 0
+    events: frozenset[int] = frozenset()
+    epochs: frozenset[int] = frozenset()
+
+    def takes(self, row: EventRow) -> bool:
+        """Whether this event's payload is erased."""
+        return row.epoch > 0 and (row.seq in self.events or row.epoch in self.epochs)
+
+
+#: Erases events of a session that lives on, by ids and by epochs; with events to append beside the fact.
+Retract = Callable[["Grant", "SessionRow", Sequence[str], Sequence[int], "Sequence[NewEvent]"], "list[Event]"]
+
+
+def _no_retraction(*_: Any) -> list[Event]:
+    """Of a log that only reads."""
+    raise InvalidInput("events are erased through an open vault")
+
+
+NOTHING_RETRACTED: Final = Retracted()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
     """The parts that every session use case works with."""
@@ -91,6 +125,8 @@ class Log:
     thresholds: Thresholds = _THRESHOLDS  # when what was observed counts as old
     retention: Retention = _until_erased  # how long what is written now is kept
     levels: Levels = _LEVELS  # the highest that events of a type are stored at
+    retract: Retract = _no_retraction
+    retracted: dict[bytes, Retracted] = field(default_factory=dict)  # by session, as far as it was read
 
 
 class Tails(NamedTuple):
@@ -242,18 +278,31 @@ def sealed_body(log: Log, row: EventRow) -> bytes:
 
 
 def open_stream(blobs: Blobs, keys: EpochKeys, row: EventRow) -> BinaryIO:
-    """A reader of a payload, in little memory, after all of it was authenticated."""
+    """A reader of a payload, in little memory, after all of it was authenticated.
+
+    Raises:
+        Erased: its epoch was.
+        Tampered: it was changed, or is missing.
+    """
+    keys = keys.of_epoch(row.epoch)
     source = blobs.open(row.address) if row.body is None else io.BytesIO(row.body)
     return unseal_stream(keys.payload, keys.context(b"payload"), source, row.address)
 
 
-def decode_event(log: Log, grant: Grant, keys: EpochKeys, session_id: bytes, row: EventRow) -> Event:
+def decode_event(
+    log: Log,
+    grant: Grant,
+    keys: EpochKeys,
+    session_id: bytes,
+    row: EventRow,
+    gone: Retracted = NOTHING_RETRACTED,
+) -> Event:
     """The event of a verified row as a grant may see it; every reader gets its events from here.
 
     Raises:
         Tampered: the payload or the sealed fields do not open, or are not what the row says.
     """
-    event, leave = opened_event(log, keys, session_id, row), grant.of(session_id)
+    event, leave = opened_event(log, keys, session_id, row, gone), grant.of(session_id)
     noted(log, leave, session_id)
     if leave.own:
         return event
@@ -261,12 +310,22 @@ def decode_event(log: Log, grant: Grant, keys: EpochKeys, session_id: bytes, row
     return log.viewer(leave, session_id, event)
 
 
-def opened_event(log: Log, keys: EpochKeys, session_id: bytes, row: EventRow) -> Event:
+def opened_event(
+    log: Log, keys: EpochKeys, session_id: bytes, row: EventRow, gone: Retracted = NOTHING_RETRACTED
+) -> Event:
     """The event of a verified row, its payload opened (but for large raw ones): for the vault's own use.
 
     Raises:
         Tampered: the payload or the sealed fields do not open, or are not what the row says.
     """
+    if row.epoch:
+        # The fact decides, not whether bytes are there: what somebody puts back is not read.
+        try:
+            keys = keys.of_epoch(row.epoch)
+        except Erased:
+            return _erased(session_id, row)
+        if gone.takes(row):
+            return _erased(session_id, row)
     meta = json_value(unseal(keys.payload, keys.context(b"meta"), row.meta)) if row.meta else {}
     payload, raw = None, None
     if row.content != STREAM:
@@ -276,6 +335,10 @@ def opened_event(log: Log, keys: EpochKeys, session_id: bytes, row: EventRow) ->
         else:
             raw = body
     return make_event(session_id, row, meta, payload, raw)
+
+
+def _erased(session_id: bytes, row: EventRow) -> Event:
+    return make_event(session_id, row, {}, None, None)._replace(erased=True, streamed=False)
 
 
 def make_event(
@@ -302,4 +365,5 @@ def make_event(
         row.content == STREAM,
         meta.get("resource"),
         meta.get("valid_us"),
+        row.epoch,
     )

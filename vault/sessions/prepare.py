@@ -12,6 +12,7 @@ from vault.encoding import canonical_json, json_bytes
 from vault.errors import InvalidInput, LimitExceeded, Tampered
 from vault.model import (
     EAGER_BYTES_MAX,
+    EPOCH_MAX,
     JSON_BYTES_MAX,
     LEVELS,
     STREAM_BYTES_MAX,
@@ -26,12 +27,12 @@ from vault.policy.recovery import state_hash
 from vault.ports.records import BlobRow
 from vault.sealing import rows
 from vault.sealing.payload import content_hash, seal, seal_stream
-from vault.sessions.log import JSON, RAW, STREAM, Log
+from vault.sessions.log import JSON, RAW, RETRACTED, STREAM, Log
 
 if TYPE_CHECKING:
     from vault.model import Event, NewEvent
     from vault.ports.records import Reader, SessionRow
-    from vault.sealing.keys import EpochKeys, TenantKeys
+    from vault.sealing.uses import EpochKeys, TenantKeys
 
 #: The type of the event that holds a state to recover from.
 CHECKPOINT: Final = "checkpoint.created"
@@ -80,6 +81,7 @@ def prepare(
 
     Raises:
         InvalidInput: something cannot be stored as given; LimitExceeded when it is too large.
+        Erased: its epoch was.
         StorageUnavailable: the blob area did not take it.
     """
     check_type(new.type)
@@ -90,21 +92,19 @@ def prepare(
         new = replace(new, level=level)
     meta = _checked_meta(new)
     ref, tags = _found_by(tenant, new)
-    sealed_meta = None
-    if meta:
-        sealed_meta = seal(keys.payload, keys.context(b"meta"), canonical_json(meta), log.sealing)
+    with_keys = _Keys(keys, _under(log, tenant, session, keys, new))
     body, stream = _body(new)
     if stream is not None:
-        blob = _streamed_blob(log, session, keys, stream, fresh)
+        blob = _streamed_blob(log, session, with_keys, stream, fresh)
     else:
-        blob = _sealed_blob(log, session, keys, body, fresh)
+        blob = _sealed_blob(log, session, with_keys, body, fresh)
     return Prepared(
         new=new,
         asked_level=asked,
         event_id=event_bytes(new.event_id) if new.event_id is not None else None,
         run_id=run_bytes(new.run) if new.run is not None else None,
         meta=meta,
-        sealed_meta=sealed_meta,
+        sealed_meta=_sealed_meta(log, with_keys.under, meta),
         content=JSON
         if new.raw is None
         else RAW
@@ -117,6 +117,18 @@ def prepare(
     )
 
 
+def _under(log: Log, tenant: TenantKeys, session: SessionRow, keys: EpochKeys, new: NewEvent) -> EpochKeys:
+    """The keys that an event's payload is sealed under."""
+    if not new.epoch:
+        return keys
+    check_epoch(new)
+    return log.keys.epoch(tenant, session.owner, session.session_id, new.epoch, create=True)
+
+
+def _sealed_meta(log: Log, under: EpochKeys, meta: dict[str, Any]) -> bytes | None:
+    return seal(under.payload, under.context(b"meta"), canonical_json(meta), log.sealing) if meta else None
+
+
 def _found_by(tenant: TenantKeys, new: NewEvent) -> tuple[bytes | None, tuple[bytes, ...]]:
     """The blind index of what an event is about, and of what it changed in the world."""
     check_own(new.type, new.payload)
@@ -124,6 +136,18 @@ def _found_by(tenant: TenantKeys, new: NewEvent) -> tuple[bytes | None, tuple[by
         tags = changed_by(tenant, new) if new.type == effects.COMMITTED else ()
         return tenant.blind("effect", *effects.subject_of(new.type, new.payload)), tags
     return None if new.resource is None else tenant.blind("resource", new.resource), ()
+
+
+def check_epoch(new: NewEvent) -> None:
+    """Whether an event may be sealed under an epoch of its own.
+
+    Raises:
+        InvalidInput: the number is out of range, or the vault itself goes by events of this type.
+    """
+    if isinstance(new.epoch, bool) or not isinstance(new.epoch, int) or not 0 <= new.epoch <= EPOCH_MAX:
+        raise InvalidInput(f"an epoch is a whole number from 1 to {EPOCH_MAX}, or 0 for the session's own")
+    if new.type in effects.TYPES or new.type in {CHECKPOINT, RETRACTED} or new.type.startswith("run."):
+        raise InvalidInput("events of this type live as long as their session: leave the epoch out")
 
 
 def check_own(event_type: str, payload: Any) -> None:
@@ -236,12 +260,20 @@ def _checked_validity(new: NewEvent) -> int:
     return valid_us
 
 
+class _Keys(NamedTuple):
+    """The keys that authenticate a session's rows, and those that one payload is sealed under."""
+
+    rows: EpochKeys
+    under: EpochKeys
+
+
 def _sealed_blob(
-    log: Log, session: SessionRow, keys: EpochKeys, body: bytes, fresh: dict[bytes, BlobRow]
+    log: Log, session: SessionRow, keys: _Keys, body: bytes, fresh: dict[bytes, BlobRow]
 ) -> BlobRow:
-    content_id = b""
-    if len(body) >= REPEAT_BYTES_MIN:
-        hasher = content_hash(keys.content)
+    content_id, under = b"", keys.under
+    # Of an epoch of its own, a payload never stands in the event's row, which is never changed.
+    if len(body) >= REPEAT_BYTES_MIN or under.epoch:
+        hasher = content_hash(under.content)
         hasher.update(body)
         content_id = hasher.digest()
         if content_id in fresh:
@@ -250,30 +282,31 @@ def _sealed_blob(
             repeat = _repeat(log, session, keys, content_id)
             if repeat is not None:
                 return repeat
-    sealed = seal(keys.payload, keys.context(b"payload"), body, log.sealing)
+    sealed = seal(under.payload, under.context(b"payload"), body, log.sealing)
     address = hashlib.sha256(sealed).digest()
     inline = sealed if len(sealed) <= INLINE_BYTES_MAX else None
     if inline is None:
         with log.blobs.upload() as upload:
             upload.file.write(sealed)
             upload.keep(address)
-    blob = BlobRow(0, session.no, session.epoch, content_id, address, len(sealed), inline, b"")
+    blob = BlobRow(0, session.no, under.epoch, content_id, address, len(sealed), inline, b"")
     if not content_id:
         return blob
-    fresh[content_id] = blob._replace(mac=rows.blob_mac(keys.mac, session.session_id, blob))
+    fresh[content_id] = blob._replace(mac=rows.blob_mac(keys.rows.mac, session.session_id, blob))
     return fresh[content_id]
 
 
 def _streamed_blob(
-    log: Log, session: SessionRow, keys: EpochKeys, source: BinaryIO, fresh: dict[bytes, BlobRow]
+    log: Log, session: SessionRow, keys: _Keys, source: BinaryIO, fresh: dict[bytes, BlobRow]
 ) -> BlobRow:
+    under = keys.under
     with log.blobs.upload() as upload:
         sealed = seal_stream(
-            keys.payload,
-            keys.context(b"payload"),
+            under.payload,
+            under.context(b"payload"),
             source,
             upload.file,
-            content_key=keys.content,
+            content_key=under.content,
             limit=STREAM_BYTES_MAX,
             how=log.sealing,
         )
@@ -288,26 +321,28 @@ def _streamed_blob(
         else:
             upload.keep(sealed.address)
         known = (sealed.content_id, sealed.address, sealed.size)
-        blob = BlobRow(0, session.no, session.epoch, *known, inline, b"")
-        blob = blob._replace(mac=rows.blob_mac(keys.mac, session.session_id, blob))
+        blob = BlobRow(0, session.no, under.epoch, *known, inline, b"")
+        blob = blob._replace(mac=rows.blob_mac(keys.rows.mac, session.session_id, blob))
         fresh[blob.content_id] = blob
         return blob
 
 
-def _repeat(log: Log, session: SessionRow, keys: EpochKeys, content_id: bytes) -> BlobRow | None:
+def _repeat(log: Log, session: SessionRow, keys: _Keys, content_id: bytes) -> BlobRow | None:
     with log.records.snapshot() as reader:
-        return repeat_of(reader, session, keys, content_id)
+        return repeat_of(reader, session, keys.rows, keys.under.epoch, content_id)
 
 
-def repeat_of(reader: Reader, session: SessionRow, keys: EpochKeys, content_id: bytes) -> BlobRow | None:
-    """The stored blob of the same content in this session; the log will commit to it, so it is verified.
+def repeat_of(
+    reader: Reader, session: SessionRow, keys: EpochKeys, epoch: int, content_id: bytes
+) -> BlobRow | None:
+    """The stored blob of the same content in this epoch; the log will commit to it, so it is verified.
 
     Raises:
         Tampered: the database answered with another content's blob.
     """
-    blob = reader.blob(session.no, session.epoch, content_id)
+    blob = reader.blob(session.no, epoch, content_id)
     if blob is not None:
         rows.check(rows.blob_mac(keys.mac, session.session_id, blob), blob.mac, "a blob's row")
-        if (blob.content_id, blob.epoch) != (content_id, session.epoch):
+        if (blob.content_id, blob.epoch) != (content_id, epoch):
             raise Tampered("the database answered with another content's blob")
     return blob

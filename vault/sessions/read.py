@@ -18,7 +18,17 @@ from vault.errors import NotFound, Tampered
 from vault.ports.records import EventsQuery
 from vault.sealing import rows
 from vault.sessions.family import GONE, ancestors
-from vault.sessions.log import check_event, check_session, decode_event, decode_tails, epoch_keys
+from vault.sessions.log import (
+    NOTHING_RETRACTED,
+    RETRACTED,
+    Retracted,
+    check_event,
+    check_session,
+    decode_event,
+    decode_tails,
+    epoch_keys,
+    opened_event,
+)
 from vault.sessions.runs import proven_count
 from vault.sessions.witness import head_of
 
@@ -28,13 +38,15 @@ if TYPE_CHECKING:
     from vault.access.door import Grant
     from vault.model import Event
     from vault.ports.records import EventRow, Reader, SessionRow
-    from vault.sealing.keys import EpochKeys
     from vault.sealing.notes import Head
+    from vault.sealing.uses import EpochKeys
     from vault.sessions.log import Log
 
 #: Rows per snapshot while iterating: short enough to hold back nobody, few enough to hold in memory.
 _PAGE: Final = 200
 _STEP: Final = 4
+#: Sessions of which it is remembered what was erased of them.
+_RETRACTED_MAX: Final = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +265,34 @@ def _neighbour(found: View, query: EventsQuery) -> int | None:
     return _place(query, stored[0])
 
 
+def retracted_of(log: Log, found: View) -> Retracted:
+    """What of a session's own log was erased while it lives on; nothing is read when nothing was.
+
+    Raises:
+        Tampered: a fact that says so was changed, moved, removed or forged.
+    """
+    session_id, count = found.row.session_id, decode_tails(found.row.tails).types.get(RETRACTED, 0)
+    if not count:
+        return NOTHING_RETRACTED
+    known = log.retracted.get(session_id, NOTHING_RETRACTED)
+    if known.facts == count:
+        return known
+    # An older snapshot than another thread's is read from the beginning, and not kept.
+    if newer := known.facts > count:
+        known = NOTHING_RETRACTED
+    while known.facts < count:
+        query = EventsQuery(found.row.no, known.through, found.row.head_seq + 1, _PAGE, RETRACTED)
+        for row in rows_of(found, query):
+            said = opened_event(log, found.keys, session_id, row).payload
+            events, epochs = known.events.union(said["events"]), known.epochs.union(said["epochs"])
+            known = Retracted(row.type_nth, row.seq, events, epochs)
+    if not newer:
+        if len(log.retracted) >= _RETRACTED_MAX:
+            log.retracted.clear()
+        log.retracted[session_id] = known
+    return known
+
+
 def _check_chain(found: View, stored: list[EventRow], headers: list[bytes]) -> None:
     """The rows follow each other in the one chain that leads to the session's head."""
     for previous, row, header in zip(stored, stored[1:], headers[1:], strict=False):
@@ -291,9 +331,10 @@ def _stream(log: Log, grant: Grant, session_id: bytes, part: Part, name: str | N
             run_id = None if mixed else part.run_id
             query = EventsQuery(found.row.no, low, end, page, name, run_id, part.newest_first)
             stored = rows_of(found, query) if end - low > 1 else []
+            gone = retracted_of(log, found) if any(row.epoch for row in stored) else NOTHING_RETRACTED
         for row in stored:
             if not (mixed and row.run_id != part.run_id) and not (part.outside_runs and row.run_id):
-                yield decode_event(log, grant, found.keys, session_id, row)
+                yield decode_event(log, grant, found.keys, session_id, row, gone)
         if left is not None and not mixed:
             left -= len(stored)
         if len(stored) < page or left == 0:

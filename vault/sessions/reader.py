@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, BinaryIO
 
 from vault.clock import monotonic_seconds
-from vault.errors import InvalidInput
+from vault.errors import Erased, InvalidInput
 from vault.model import SessionId, format_id, run_bytes
 from vault.policy import context
 from vault.policy.recovery import DEFAULT
@@ -14,7 +14,7 @@ from vault.sessions.find import summary
 from vault.sessions.log import open_stream
 from vault.sessions.place import locate, part_of, place_of
 from vault.sessions.prepare import CHECKPOINT
-from vault.sessions.read import Part, read, shared_of, verified_view
+from vault.sessions.read import Part, read, retracted_of, shared_of, verified_view
 from vault.sessions.readings import noted
 from vault.sessions.stated import effect_states, last_committed
 
@@ -143,11 +143,14 @@ class SessionReader:
 
         Raises:
             NotFound: the event is not of this session.
+            Erased: it was erased, and the session lives on.
             Tampered: the payload was changed, or is missing.
         """
         grant = self._authorise("read")
         with self._view(grant) as found:
             holder, row = locate(found, event.id)
+            if row.epoch and retracted_of(self._log, holder).takes(row):
+                raise Erased("this event was erased; only the fact is left")
         if not grant.of(holder.row.session_id).own:
             raise InvalidInput(
                 "a view has no streams; read the event itself, whose payload is as you may see it"

@@ -19,11 +19,14 @@ READINGS_MAX: Final = 10_000
 class Readings:
     """The sessions and derived items that a run has read, by id, its own session first."""
 
-    __slots__ = ("_around", "_log", "known", "overflowed")
+    __slots__ = ("_around", "_log", "attached", "known", "overflowed", "session_id")
 
-    def __init__(self, log: object, session_id: bytes) -> None:
-        """Begin with the run's own session, which it always knows; ``log`` says of which vault."""
-        self._log = log
+    def __init__(self, log: object, session_id: bytes, *, attached: bool = False) -> None:
+        """Begin with the run's own session, which it always knows; ``log`` says of which vault.
+
+        ``attached``: of a context that a session was attached to, and no run.
+        """
+        self._log, self.session_id, self.attached = log, session_id, attached
         self._around: Readings | None = None  # of the run that this one is made within
         self.known: dict[bytes, Literal["session", "item"]] = {session_id: "session"}
         self.overflowed = False
@@ -35,6 +38,16 @@ class Readings:
             self._around = around
             _current.set(self)
         return self
+
+    def attach(self) -> None:
+        """Note what is read from here on in place of what was attached before, within whatever runs."""
+        around = _current.get()
+        self._around = None if around is None else around.beyond_attached()
+        _current.set(self)
+
+    def beyond_attached(self) -> Readings | None:
+        """These, if they are a run's; else those of the run that is around."""
+        return self._around if self.attached else self
 
     def is_within(self, other: Readings) -> bool:
         """Whether these are those of a run, or of one that is made within it."""
@@ -69,6 +82,12 @@ def current(log: object) -> Readings | None:
     """What the current run has read; None outside of any run of this vault."""
     found = _current.get()
     return None if found is None else found.of(log)
+
+
+def is_attached(log: object, session_id: bytes) -> bool:
+    """Whether this session is what is attached to the context, in whatever run."""
+    found = _current.get()
+    return found is not None and found.attached and found.session_id == session_id and found.of(log) is found
 
 
 def noted(log: object, grant: Grant, session_id: bytes) -> None:

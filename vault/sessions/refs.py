@@ -14,7 +14,7 @@ from vault.sessions.log import check_event, decode_tails
 
 if TYPE_CHECKING:
     from vault.ports.records import EventRow, Reader, SessionRow
-    from vault.sealing.keys import EpochKeys
+    from vault.sealing.uses import EpochKeys
 
 _LAST: int = 63
 

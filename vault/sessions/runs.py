@@ -16,7 +16,7 @@ from vault.sessions.log import decode_tails
 
 if TYPE_CHECKING:
     from vault.ports.records import Reader, SessionRow
-    from vault.sealing.keys import EpochKeys
+    from vault.sealing.uses import EpochKeys
 
 
 def kept_count(reader: Reader, keys: EpochKeys, row: SessionRow, run_id: bytes) -> int:

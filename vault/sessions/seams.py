@@ -12,8 +12,8 @@ from vault.ports.records import EventsQuery
 from vault.redaction.masking import NO_JSON, STRING_LENGTH_MAX, is_word, parsed, written
 from vault.redaction.spans import SECRET, Span, resolved
 from vault.sessions.learning import PAYLOAD_BYTES_MAX, content_of
-from vault.sessions.log import STREAM, opened_event
-from vault.sessions.read import View, rows_of, verified_view
+from vault.sessions.log import NOTHING_RETRACTED, STREAM, opened_event
+from vault.sessions.read import View, retracted_of, rows_of, verified_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -112,7 +112,8 @@ class Seams:
             # The row is verified each time, and its MAC is of all that it says: the payload is the same.
             ends = self._recalled(row.mac)
             if ends is None:
-                event = opened_event(log, strand.keys, strand.row.session_id, row)
+                gone = retracted_of(log, strand) if row.epoch else NOTHING_RETRACTED
+                event = opened_event(log, strand.keys, strand.row.session_id, row, gone)
                 ends = {
                     place: _ends(found, parts=len(found) == 1 or _are_parts(row.type, place))
                     for place, found in _texts(content_of(event), rule).items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vault.encoding import canonical_json
-from vault.errors import Conflict, InvalidInput, NotFound, SessionEnded
+from vault.errors import Conflict, Erased, InvalidInput, NotFound, SessionEnded
 from vault.model import (
     LABELS_MAX,
     TITLE_LENGTH_MAX,
@@ -62,6 +62,7 @@ class Sessions:
         config_document: Mapping[str, Any] | None = None,
         external_id: str | None = None,
         parent: str | None = None,
+        again: bool = False,
     ) -> Session:
         """A new, empty session.
 
@@ -73,14 +74,18 @@ class Sessions:
                 ``model``, and anything else as JSON; up to 256 KiB. ``wake`` compares it.
             external_id: the caller's own id for it, unique among the owner's sessions.
             parent: the session of the same owner that it goes on from.
+            again: also under the external id of a session that was erased.
 
         Raises:
             InvalidInput: something cannot be stored as given.
             Conflict: the owner has a session with this external id.
+            Erased: the owner's session with this external id was erased.
             NotFound: there is no such parent for this principal.
         """
         grant = self._authorise("create")
         about = _checked_about(title, labels, config, external_id)
+        if external_id is not None and not again:
+            self._refuse_erased(grant, grant.tenant.blind("external", external_id))
         if config_document is not None:
             normalised(config_document)
             about["config_document"] = config_document
@@ -235,13 +240,15 @@ class Sessions:
         """The session under the caller's own id.
 
         Raises:
+            Erased: it was erased; `create` with ``again`` begins a new one under this id.
             As ``resume``.
         """
         grant = self._authorise("read", recorded=False)
         external = grant.tenant.blind("external", check_name(external_id, "an external id"))
         with self._log.records.snapshot() as reader:
             row = reader.session_by_external(external, grant.tenant.tenant_id, grant.owner)
-        if row is None:
+        if row is None or row.state == "erasing":
+            self._refuse_erased(grant, external)
             raise NotFound("there is no such session")
         return self._opened(grant, row.session_id, external)
 
@@ -331,6 +338,11 @@ class Sessions:
         )
         row = row._replace(head_chain=rows.start_of(row), due_hour=due_hour(row))
         return row._replace(mac=rows.session_mac(keys.mac, row))
+
+    def _refuse_erased(self, grant: Grant, external: bytes) -> None:
+        """Who writes late under the id of a session that was erased does not begin a new one by it."""
+        if self._log.keys.is_buried(grant.owner, external):
+            raise Erased("the session with this external id was erased; it can only be begun anew on purpose")
 
     def _row_of(self, grant: Grant, session_id: bytes) -> SessionRow:
         with verified_view(self._log, grant, session_id) as found:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Unpack
 
-from vault.errors import Conflict, InvalidInput
+from vault.errors import Conflict, InvalidInput, NotFound
 from vault.model import BATCH_MAX, NewEvent, RunId, format_id, run_bytes
 from vault.policy.lease import decode, revoke
 from vault.policy.recovery import DEFAULT
@@ -14,12 +15,13 @@ from vault.sessions.amend import end
 from vault.sessions.append import Terms, append
 from vault.sessions.effect import Resolution, resolution_events
 from vault.sessions.reader import SessionReader
+from vault.sessions.readings import Readings, is_attached
 from vault.sessions.run import Run, begin
 from vault.sessions.stated import find_effect
 from vault.sessions.written import About, new_event
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from vault.model import Event
     from vault.policy.lease import Lease
@@ -180,12 +182,76 @@ class Session(SessionReader):
         assert settled is not None  # noqa: S101 - it was written just now
         return settled
 
+    def attach(self) -> None:
+        """From here on, what is derived in this context comes from this session without anybody naming it.
+
+        Tasks and threads that inherit the context's variables are in it. Another session that is attached
+        later takes its place; what a run reads is noted by that run as well.
+
+        Raises:
+            NotFound: there is no such session for this principal any more.
+        """
+        if not is_attached(self._log, self._id):
+            self._check_there()
+            Readings(self._log, self._id, attached=True).attach()
+
+    @contextlib.contextmanager
+    def attached(self) -> Iterator[None]:
+        """As ``attach``, for a block."""
+        self._check_there()
+        readings = Readings(self._log, self._id).begin()
+        try:
+            yield
+        finally:
+            readings.end()
+
+    def retract(self, events: Iterable[str], *, also: Iterable[NewEvent] = ()) -> list[Event]:
+        """Erase the payloads of some events while the session lives on; that they were there stays a fact.
+
+        When this returns, the bytes are in no file of the vault. Their epoch's key stays, so a copy of data
+        and keys that was made before can still be read with it; ``retract_epoch`` ends that too.
+
+        Args:
+            events: ids of up to 1,000 events that were written under an epoch of their own.
+            also: events to append in the same transaction, before the fact.
+
+        Returns:
+            What was appended; erasing twice appends no second fact.
+
+        Raises:
+            InvalidInput: an event's payload lives as long as the session, or is shared with its original.
+            Conflict: a hold or a statutory minimum keeps the session.
+            NotFound: there is no such event, or session, for this principal.
+        """
+        return self._retract(list(events), [], also)
+
+    def retract_epoch(self, epoch: int, *, also: Iterable[NewEvent] = ()) -> list[Event]:
+        """As ``retract``, for all that was written under an epoch; its key is destroyed as well.
+
+        Nothing can be written under that number again.
+
+        Raises:
+            InvalidInput: the session's own epoch, 0, goes only with the session.
+            As ``retract``.
+        """
+        return self._retract([], [epoch], also)
+
     def end(self) -> None:
         """End the session: it stays readable and takes no more events. Ending it twice is harmless.
 
         A run that is active loses its lease.
         """
         self._row = end(self._log, self._authorise("end"), self._id)
+
+    def _check_there(self) -> None:
+        with self._view(self._authorise("read", recorded=False)):
+            return
+
+    def _retract(self, events: list[str], epochs: list[int], also: Iterable[NewEvent]) -> list[Event]:
+        grant = self._authorise("erase", recorded=False)
+        if not grant.own:
+            raise NotFound("there is no such session")  # who may erase for others erases whole sessions
+        return self._log.retract(grant, self._row, events, epochs, list(also))
 
     def _append(self, events: list[NewEvent], terms: Terms) -> list[Event]:
         return append(self._log, self._authorise("append"), self._row, events, terms)

@@ -35,6 +35,7 @@ class About(TypedDict, total=False):
     resource: str | None
     usage: Mapping[str, Any] | None
     level: str
+    epoch: int
 
 
 def new_event(type: str | Fact, payload: Any, about: Mapping[str, Any]) -> NewEvent:

@@ -7,7 +7,7 @@ from itertools import starmap
 from typing import TYPE_CHECKING, Final
 
 from vault.errors import Tampered
-from vault.ports.keys import WHOLE, Condemned, Destroyed, Tombstone
+from vault.ports.keys import EXTERNAL, WHOLE, Condemned, Destroyed, Tombstone
 from vault.storage.holds import scopes_dying, sound, whole
 from vault.storage.statements import STATEMENTS, ordered
 
@@ -86,13 +86,14 @@ class SqlDestruction:
     def graves(self) -> set[bytes]:
         """The scopes that were destroyed as a whole."""
         with self._database.snapshot() as connection:
-            graves = connection.execute(STATEMENTS["all_graves"], {"whole": WHOLE})
+            graves = connection.execute(STATEMENTS["all_graves"], {"whole": WHOLE, "external": EXTERNAL})
             return {whole(scope) for (scope,) in graves}
 
     def tombstones(self, tenant_id: bytes | None = None) -> Iterator[Tombstone]:
         """What was destroyed or is dying, a page at a time."""
         statement = STATEMENTS["tombstones" if tenant_id is None else "tombstones_of_tenant"]
         after = {"tenant_id": tenant_id, "purpose": "", "scope": b"", "epoch": WHOLE, "limit": _PAGE}
+        after["external"] = EXTERNAL
         while True:
             with self._database.snapshot() as connection:
                 page = [sound(Tombstone(*row)) for row in connection.execute(statement, after)]

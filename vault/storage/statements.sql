@@ -117,6 +117,23 @@ INSERT INTO blobs (session_no, epoch, content_id, address, size, body, mac)
 VALUES (:session_no, :epoch, :content_id, :address, :size, :body, :mac)
 RETURNING no;
 
+-- name: events_of_blob
+-- The events that name a blob.
+SELECT seq FROM events WHERE blob_no = :blob_no AND session_no = :session_no;
+
+-- name: blob_to_blank
+-- A blob that is to be emptied, and whether it stands in the blob area.
+SELECT no, epoch, address, size, body IS NULL FROM blobs WHERE no = :no AND session_no = :session_no;
+
+-- name: blobs_of_epoch
+-- The blobs of one epoch of a session, to be emptied.
+SELECT no, epoch, address, size, body IS NULL FROM blobs WHERE session_no = :session_no AND epoch = :epoch;
+
+-- name: blank_blob
+-- Empties a blob whose events are erased while their session lives on; its row stays, for they name it.
+UPDATE blobs SET body = :emptied, content_id = :content_id, mac = :mac
+WHERE no = :no AND session_no = :session_no;
+
 -- name: blob_by_content
 -- The stored repeat of a payload within its session and epoch.
 SELECT no, session_no, epoch, content_id, address, size, NULL, mac
@@ -272,6 +289,14 @@ SELECT session_no, seq, event_id, given_id, type, level, recorded_us, run_id, ep
        run_nth, salt, meta, body, blob_no, address, size, ref, chain, mac
 FROM events WHERE session_no = :session_no ORDER BY seq;
 
+-- name: events_of_a_type
+-- The events of one type, with the payloads that stand beside them, for verification.
+SELECT e.session_no, e.seq, e.event_id, e.given_id, e.type, e.level, e.recorded_us, e.run_id, e.epoch,
+       e.content, e.type_nth, e.run_nth, e.salt, e.meta, coalesce(e.body, b.body), e.blob_no, e.address, e.size,
+       e.ref, e.chain, e.mac
+FROM events AS e LEFT JOIN blobs AS b ON b.no = e.blob_no
+WHERE e.session_no = :session_no AND e.type = :type ORDER BY e.seq;
+
 -- name: all_blobs_of_session
 -- Every blob of a session, for verification.
 SELECT no, session_no, epoch, content_id, address, size, body, mac
@@ -392,20 +417,24 @@ SELECT purpose, scope, epoch, owner, tenant_id, fingerprint, operation, destroye
 WHERE purpose = :purpose AND scope = :scope ORDER BY epoch;
 
 -- name: tombstones_of_tenant
--- A page of what was destroyed of a tenant.
-SELECT purpose, scope, epoch, owner, tenant_id, fingerprint, operation, destroyed_us FROM destroyed
+-- A page of what was destroyed as a whole of a tenant: not of the epochs of a session that lives on.
+SELECT purpose, scope, epoch, owner, tenant_id, fingerprint, operation, destroyed_us FROM destroyed AS d
 WHERE tenant_id = :tenant_id AND (scope, purpose, epoch) > (:scope, :purpose, :epoch)
+  AND purpose <> :external
+  AND EXISTS (SELECT 1 FROM destroyed AS w WHERE w.purpose = d.purpose AND w.scope = d.scope AND w.epoch = -1)
 ORDER BY scope, purpose, epoch LIMIT :limit;
 
 -- name: tombstones
--- A page of all that was destroyed.
-SELECT purpose, scope, epoch, owner, tenant_id, fingerprint, operation, destroyed_us FROM destroyed
+-- A page of all that was destroyed as a whole: not of the epochs of a session that lives on.
+SELECT purpose, scope, epoch, owner, tenant_id, fingerprint, operation, destroyed_us FROM destroyed AS d
 WHERE (purpose, scope, epoch) > (:purpose, :scope, :epoch)
+  AND purpose <> :external
+  AND EXISTS (SELECT 1 FROM destroyed AS w WHERE w.purpose = d.purpose AND w.scope = d.scope AND w.epoch = -1)
 ORDER BY purpose, scope, epoch LIMIT :limit;
 
 -- name: all_graves
 -- The scopes that were destroyed as a whole.
-SELECT scope FROM destroyed WHERE epoch = :whole;
+SELECT scope FROM destroyed WHERE epoch = :whole AND purpose <> :external;
 
 -- name: delete_dying_keys
 -- Destroys what an operation condemned.
