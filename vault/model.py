@@ -34,7 +34,6 @@ BATCH_BYTES_MAX: Final = 512 * 2**20  # payloads of one append_many together; he
 BATCH_MAX: Final = 1_000  # events in one append_many
 EVENT_TYPES_MAX: Final = 256  # different types in one session
 EVENTS_MAX: Final = 2**31 - 1  # events in one session
-EPOCH_MAX: Final = 2**31 - 1  # the highest number of an epoch of a session
 PAGE_MAX: Final = 500  # sessions in one page of find
 
 LEVELS: Final = ("L0", "L1", "L2", "L3")
@@ -177,8 +176,9 @@ class Principal:
 class NewEvent:
     """An event as a writer gives it; either ``payload`` (JSON) or ``raw`` (bytes, or a binary stream).
 
-    ``epoch`` 0: its payload lives as long as the session. Another number: under a key of that number's own,
-    so that it can be erased while the session lives on (``Session.retract``).
+    ``epoch`` 0: its payload lives as long as the session, or as its policy says. Another number, up to 4,095:
+    under a key of that number's own, so that it can be erased while the session lives on
+    (``Session.retract``).
     """
 
     type: str

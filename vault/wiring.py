@@ -323,6 +323,7 @@ class Vault:
             thresholds=self._settings.thresholds(),
             retention=self._terms,
             levels=config.read_level_document(self._directory, self._settings),
+            event_hour=lambda *asked: self._parts.policies.event_hour(*asked),  # noqa: PLW0108 - made later
             retract=lambda *asked: retract(self._parts, *asked),
         )
         self._door, self._pending = self._made_door(), 0

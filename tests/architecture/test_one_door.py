@@ -260,6 +260,8 @@ def test_no_statement_finds_an_owners_key_without_the_owner():
         "rewrap_key",
         "wrapped_key",
         "keys_of_scope",
+        "epochs_of_scope",
+        "epochs_due",
         "all_keys_counted",
         "condemn_key",
         "delete_dying_keys",

@@ -243,11 +243,7 @@ def test_a_wrong_document_is_refused_and_leaves_no_entry(vault, pia):
 @pytest.mark.parametrize(
     ("rule", "why"),
     [
-        pytest.param(
-            {"match": {"kind": ["event"], "types": ["tool.returned"]}, "expire_after": "30d"},
-            "they go with their session",
-            id="events",
-        ),
+        pytest.param({"match": {"kind": ["event", "memory"]}}, "a rule of their own", id="events"),
         pytest.param(
             {"on_expire": "redact:L0", "expire_after": "30d"}, "reduced to its structure", id="redact"
         ),

@@ -100,7 +100,7 @@ def test_a_key_of_an_erased_epoch_that_is_put_back_opens_nothing(place, tmp_path
             blobs = list(reader.scan("all_blobs_of_session", session_no=1))
     columns = "purpose, scope, epoch, owner, wrapped, tenant_id"
     with contextlib.closing(surgery.connected(place, "keys.db")) as keys:
-        query = f"SELECT {columns} FROM keys WHERE scope = ? AND epoch = 1"  # noqa: S608 - the test's own
+        query = f"SELECT {columns} FROM keys WHERE scope = ? AND epoch = 1 << 20"  # noqa: S608 - the test's own
         (row,) = keys.execute(query, (session_bytes(session.id),)).fetchall()
     with Vault.open(place) as vault:
         vault.access(ALICE).sessions.resume(session.id).retract_epoch(1)

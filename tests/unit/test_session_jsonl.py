@@ -599,3 +599,22 @@ def test_an_effect_that_is_told_out_of_order_costs_no_other_line(access):
     assert len(list(again.events())) == len(lines) - 2
     with pytest.raises(errors.InvalidInput, match="line 2"):
         imported(access, b"\n".join(lines) + b"\n", strict=True)
+
+
+def test_what_was_erased_is_exported_as_a_fact_and_its_epoch_comes_back(access):
+    """L12, D5: nothing is erased by importing that something was"""
+    session = access.sessions.create()
+    gone, kept = (session.append("chat.item", {"n": n}, epoch=3) for n in range(2))
+    session.retract([gone.id])
+    lines = exported(session)
+    assert b'"erased":true' in lines
+    copy, report = imported(access, lines)
+    assert report.problems == ()
+    again = list(copy.events())
+    assert [(event.type, event.payload, event.epoch, event.erased) for event in again[:2]] == [
+        ("chat.item", None, 0, False),
+        ("chat.item", {"n": 1}, 3, False),
+    ]
+    assert again[2].type == "imported.retracted"
+    copy.retract([again[1].id])
+    assert kept.id in {event.id for event in session.events() if not event.erased}

@@ -21,13 +21,16 @@ from vault.model import (
     run_bytes,
 )
 from vault.policy import effects
-from vault.sessions.prepare import VALID_US_END, check_own
+from vault.sessions.log import RETRACTED
+from vault.sessions.prepare import VALID_US_END, check_epoch, check_own
 
 _CONTENT_FIELDS: Final = frozenset({"payload", "raw", "raw_base64"})
 _ABOUT_FIELDS: Final = frozenset(
     {"run", "tool", "caused_by", "observed_at", "valid_for_us", "resource", "usage", "level"}
 )
-_FIELDS: Final = _CONTENT_FIELDS | _ABOUT_FIELDS | {"seq", "id", "type", "time"}
+_FIELDS: Final = _CONTENT_FIELDS | _ABOUT_FIELDS | {"seq", "id", "type", "time", "epoch", "erased"}
+#: What the fact of an erasure comes in as: there something was erased, here nothing is.
+_ERASED_THERE: Final = "imported.retracted"
 
 
 def event_fields(event: Event) -> dict[str, Any]:
@@ -45,6 +48,8 @@ def event_fields(event: Event) -> dict[str, Any]:
         resource=event.resource,
         usage=dict(event.usage) if event.usage is not None else None,
         level=event.level,
+        epoch=event.epoch or None,
+        erased=event.erased or None,
     )
 
 
@@ -96,7 +101,7 @@ def event_of(fields: dict[str, Any], stream: BinaryIO | None = None) -> NewEvent
         check_name(given["resource"], "a resource")
     if "usage" in given and not (isinstance(given["usage"], dict) and canonical_json(given["usage"])):
         raise LineRefused("usage is not an object")
-    event_type = check_type(given["type"])
+    event_type = _ERASED_THERE if given["type"] == RETRACTED else check_type(given["type"])
     check_own(event_type, given.get("payload"))
     return NewEvent(
         type=event_type,
@@ -112,7 +117,16 @@ def event_of(fields: dict[str, Any], stream: BinaryIO | None = None) -> NewEvent
         level=given.get("level", "L3"),
         resource=given.get("resource"),
         valid_for=_validity(given),
+        epoch=_epoch(given, event_type),
     )
+
+
+def _epoch(given: dict[str, Any], event_type: str) -> int:
+    """The epoch of a line; of what lost its payload there is nothing to erase again."""
+    epoch = 0 if given.get("erased") else given.get("epoch", 0)
+    if epoch:
+        check_epoch(NewEvent(type=event_type, epoch=epoch))
+    return int(epoch)
 
 
 class EffectOrder:

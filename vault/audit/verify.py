@@ -109,7 +109,8 @@ class Verification:
             with self._records.snapshot() as reader:
                 # As this snapshot has it: others may have appended since the list was read.
                 now = reader.session(row.session_id, row.tenant_id, row.owner) or row
-                one = SessionVerification(self._blobs, reader, now, named, history.erased)
+                at_us = 0 if self._erased is None else self._erased.log.clock.now_us()
+                one = SessionVerification(self._blobs, reader, now, named, history.erased, at_us)
                 found = one.run(None if without_keys else self._keys)
                 # On its way out, or gone since the list was read; what came back is told of as such.
                 if not found or self._erased is None or not self._erased.is_going(row.session_id):

@@ -10,10 +10,10 @@ from vault.encoding import json_value
 from vault.errors import StorageUnavailable, Tampered, VaultError
 from vault.model import format_id
 from vault.policy.effects import COMMITTED
+from vault.policy.epochs import is_over
 from vault.ports.records import BlobRow, EventRow, RunRow, SessionRow, is_sound
 from vault.sealing import rows
 from vault.sealing.payload import unseal
-from vault.sessions.find import open_about
 from vault.sessions.log import (
     JSON,
     NOTHING_RETRACTED,
@@ -23,6 +23,7 @@ from vault.sessions.log import (
     decode_tails,
     due_hour,
     hour_of,
+    open_about,
     open_stream,
 )
 from vault.sessions.refs import bucket_of
@@ -59,7 +60,13 @@ class SessionVerification:
     """The checks of one session, in one snapshot."""
 
     def __init__(
-        self, blobs: Blobs, reader: Reader, row: SessionRow, named: set[bytes], erased: Container[bytes] = ()
+        self,
+        blobs: Blobs,
+        reader: Reader,
+        row: SessionRow,
+        named: set[bytes],
+        erased: Container[bytes] = (),
+        now_us: int = 0,
     ) -> None:
         """Check a session as ``reader`` shows it.
 
@@ -67,7 +74,9 @@ class SessionVerification:
             blobs, reader, row: the parts.
             named: gets what it names in the blob area.
             erased: what was erased by right, which a fork may still name.
+            now_us: when; events whose time is over may be emptied.
         """
+        self._now_us = now_us
         self._blobs, self._reader, self._row, self._named = blobs, reader, row, named
         self._gone = erased
         self._name = (
@@ -190,7 +199,7 @@ class SessionVerification:
             header = rows.event_header(self._row.session_id, event)
             if keys is not None:
                 check_event(keys, self._row.session_id, event)
-                if event.meta is not None and not self._retracted.takes(event):
+                if event.meta is not None and not self._is_gone(event):
                     under = keys.of_epoch(event.epoch)
                     meta = json_value(unseal(under.payload, under.context(b"meta"), event.meta))
             if event.type == COMMITTED:
@@ -265,14 +274,18 @@ class SessionVerification:
         empty = blob.body == b""
         if keys is None:
             return empty and blob.epoch > 0
-        erased = bool(naming) and all(self._retracted.takes(event) for event in naming)
-        if erased and not empty:
+        erased = bool(naming) and all(map(self._is_gone, naming))
+        if erased and not empty and all(map(self._retracted.takes, naming)):
             self._found("blob", place, "was erased and is there again")
         if erased:
             return True
         if empty:
             self._found("blob", place, "missing: it is emptied, and no fact says that it was erased")
         return empty
+
+    def _is_gone(self, event: EventRow) -> bool:
+        """Whether an event was erased, or its time is over: then a sweep empties it, sooner or later."""
+        return self._retracted.takes(event) or is_over(event.epoch, self._now_us)
 
     def _short(self, keys: EpochKeys | None, event: EventRow, place: str) -> None:
         """Check a payload that stands beside its event."""

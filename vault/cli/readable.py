@@ -25,6 +25,8 @@ _CONTROLS: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 def reading(event: Event) -> str:
     """The text of an event, visible, shortened; may hold line feeds."""
+    if event.erased:
+        return "erased: only the fact is left"
     if event.streamed:
         return f"a raw payload, {size(event.size)} sealed"
     if event.raw is not None:
@@ -149,6 +151,7 @@ def event_document(event: Event) -> Mapping[str, Any]:
         "payload_ref": event.payload_ref,
         "size": event.size,
         "payload": event.payload,
+        "erased": event.erased,
     }
     return found if event.raw is None else found | _raw_field(event.raw)
 

@@ -125,7 +125,11 @@ def _say_swept(swept: list[Sweep]) -> None:
     gone = sum(one.going for one in swept if one.operations)
     operations = sum(one.operations for one in swept)
     done = f"erased {plural(gone, 'thing')} in {plural(operations, 'erasure')}, each with its receipt"
-    tell(done if operations else "nothing was erased")
+    epochs = sum(one.epochs for one in swept)
+    hours = f"{plural(epochs, 'hour')} of events expired, whose sessions live on"
+    tell(done if operations else hours if epochs else "nothing was erased")
+    if operations and epochs:
+        tell(hours)
     if kept := sum(one.held for one in swept):
         say(f"{plural(kept, 'thing')} kept by a hold or a statutory minimum")
     if review := sum(one.review for one in swept):
@@ -162,6 +166,7 @@ def _document(sweep: Sweep) -> dict[str, Any]:
         "token": sweep.token or None,
         "operations": sweep.operations,
         "unfinished": sweep.unfinished,
+        "epochs": sweep.epochs,
     }
 
 

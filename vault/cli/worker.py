@@ -123,6 +123,8 @@ def _did(swept: list[Sweep]) -> str:
     if operations:
         gone = sum(one.going for one in swept if one.operations)
         told.append(f"erased {plural(gone, 'thing')} in {plural(operations, 'erasure')}")
+    if epochs := sum(one.epochs for one in swept):
+        told.append(f"{plural(epochs, 'hour')} of events expired")
     if unfinished := sum(one.unfinished for one in swept):
         told.append(f"{plural(unfinished, 'erasure')} not finished yet")
     if waits := sum(one.going for one in swept if _waits(one)):

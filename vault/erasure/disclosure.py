@@ -15,7 +15,7 @@ from vault.errors import Erased, KeyUnavailable, NotFound, Tampered
 from vault.model import format_id
 from vault.policy import terms as retention
 from vault.sessions import log as session_log
-from vault.sessions.find import open_about
+from vault.sessions.log import open_about
 from vault.sessions.place import locate
 from vault.sessions.read import Part, read, shared_of, verified_view
 
@@ -287,6 +287,7 @@ def _event_line(event: Event) -> bytes:
         "resource": event.resource,
         "usage": event.usage,
         "level": event.level,
+        "erased": event.erased or None,
     }
     fields = {name: value for name, value in fields.items() if value is not None}
     if event.streamed:

@@ -18,10 +18,13 @@ from vault.encoding import pack, u64
 from vault.errors import Conflict
 from vault.model import format_id
 from vault.policy import terms as retention
+from vault.policy.epochs import hour_after
+from vault.policy.retention import expires_us
+from vault.policy.rules import has_event_rules
 from vault.policy.terms import NO_BOUNDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from vault.access.door import Grant
     from vault.audit.trail import AuditTrail, Entry
@@ -102,6 +105,19 @@ class Policies:
             return b""
         policy = self.active(grant.tenant)
         return retention.encode(retention.bind(policy, kind, labels, bounds=self.bounds))
+
+    def event_hour(
+        self, grant: Grant, labels: Callable[[], Mapping[str, str]], type: str, level: str, now_us: int
+    ) -> int:
+        """In which hour (`policy/epochs`) an event that is written now expires; 0: with its session."""
+        if grant.action == "trail":
+            return 0
+        policy = self.active(grant.tenant)
+        if not has_event_rules(policy):
+            return 0
+        found = retention.bind(policy, "event", labels(), type=type, level=level, bounds=self.bounds)
+        due = expires_us(found, now_us)
+        return 0 if due is None else hour_after(due)
 
     def active(self, tenant: TenantKeys, *, fresh: bool = False) -> Policy:
         """The policy of a tenant; as it was up to a second ago, unless ``fresh``."""

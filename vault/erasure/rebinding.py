@@ -25,8 +25,7 @@ from vault.ports.items import ItemRow
 from vault.ports.operations import OperationRow
 from vault.ports.records import SessionRow, is_sound
 from vault.sealing import item_rows, rows
-from vault.sessions.find import open_about
-from vault.sessions.log import due_hour
+from vault.sessions.log import due_hour, open_about
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

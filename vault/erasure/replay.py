@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from vault.erasure import operations
 from vault.erasure.execute import fingerprint_of
+from vault.erasure.expire import close_interrupted
 from vault.erasure.facts import owner_and_kind
 from vault.erasure.needles import needles
 from vault.erasure.operations import Operation, Order
@@ -58,6 +59,7 @@ def forgotten(parts: Parts) -> set[bytes]:
     if prints:
         parts.execution.record([Gone(scope, fingerprint_of(found)) for scope, found in prints.items()])
     for operation_id in dying:
+        close_interrupted(parts, operation_id)
         parts.store.destroy(operation_id)
     return set(prints)
 

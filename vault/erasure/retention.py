@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from vault.clock import from_us
 from vault.erasure.changing import settle
+from vault.erasure.expire import expire
 from vault.erasure.facts import gather, terms_of
 from vault.erasure.fence import keys_of, stored_session
 from vault.erasure.operations import INCOMPLETE
@@ -59,6 +60,7 @@ class Sweep:
         token: of this very set under this policy.
         operations: how many erasures it took; 0 for a preview.
         unfinished: of these, the ones that a store keeps from being finished.
+        epochs: events that expired while their sessions live on, by the hour and session.
     """
 
     going: int
@@ -68,6 +70,7 @@ class Sweep:
     token: str
     operations: int = 0
     unfinished: int = 0
+    epochs: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +222,9 @@ def sweep_all(
         wrong = settle(parts, watch, tenant_id)
         found = sweep(parts, watch, tenant_id=tenant_id, approved=approved, progress=progress)
         swept = [_sweep(one, operations) for one, operations in found]
+        gone = expire(parts, watch, tenant_id)
+        if gone:
+            swept.append(replace(_NOTHING, epochs=sum(gone.values())))
         if wrong is not None:  # what was due went all the same
             raise wrong
         return swept

@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any, Final
 from vault.erasure import facts
 from vault.erasure.fence import SESSION
 from vault.errors import Conflict, InvalidInput, StorageUnavailable, Tampered
-from vault.model import BATCH_MAX, EPOCH_MAX, NewEvent, uuid7
+from vault.model import BATCH_MAX, NewEvent, uuid7
+from vault.policy.epochs import EPOCH_MAX, generation_range
 from vault.policy.plan import Item
 from vault.ports.keys import Doomed
 from vault.ports.records import BlobRow
 from vault.sealing import rows
-from vault.sessions.append import Terms, append
+from vault.sessions.append import append
 from vault.sessions.log import RETRACTED, epoch_keys
 from vault.sessions.place import locate
 from vault.sessions.read import retracted_of, verified_view
+from vault.sessions.terms import Terms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from vault.erasure.service import Parts
     from vault.model import Event
     from vault.ports.records import EventRow, Reader, SessionRow, Transaction
+    from vault.sealing.uses import EpochKeys
     from vault.sessions.log import Retracted
     from vault.sessions.read import View
 
@@ -79,14 +82,21 @@ def retract(
         )
     result = append(log, grant, session, told, Terms(posted=True, retracting=work.run)) if told else []
     if fresh:
+        # Once more: what was written until the fact, which is erased too, may have made another key.
+        _condemn(parts, grant, operation, session_id, fresh, tags)
         parts.store.destroy(operation)
-    for address in work.files:
+    finish(parts, work.files)
+    return result
+
+
+def finish(parts: Parts, files: Sequence[bytes]) -> None:
+    """Delete the files of what was emptied, and leave nothing of it in the write-ahead log."""
+    for address in files:
         _delete_file(parts, address)
     for _ in range(_ATTEMPTS):
-        if log.records.truncate():
+        if parts.log.records.truncate():
             break
-        log.records.wait_commit(log.records.commits(), _PAUSE_SECONDS)  # somebody reads: the next one does it
-    return result
+        parts.log.records.wait_commit(parts.log.records.commits(), _PAUSE_SECONDS)  # somebody still reads
 
 
 class _Deletion:
@@ -116,18 +126,28 @@ class _Deletion:
             naming = transaction.scan("events_of_blob", blob_no=number, session_no=session_no)
             if all(seq in self._gone for (seq,) in naming):
                 blobs += transaction.scan("blob_to_blank", no=number, session_no=session_no)
-        for epoch in self._epochs:
-            blobs += transaction.scan("blobs_of_epoch", session_no=session_no, epoch=epoch)
+        for generation in self._epochs:
+            low, high = generation_range(generation)
+            blobs += transaction.scan("blobs_of_epochs", session_no=session_no, low=low, high=high)
         keys = epoch_keys(self._parts.log, self._grant, self._session.session_id, self._session.epoch)
-        for number, epoch, address, size, in_area in blobs:
-            # Under another name, so that nothing is taken for a repeat of what is gone.
-            row = BlobRow(number, session_no, epoch, os.urandom(_NAME_BYTES), address, size, b"", b"")
-            mac = rows.blob_mac(keys.mac, self._session.session_id, row)
-            emptied = {"emptied": b"", "content_id": row.content_id, "mac": mac}
-            if transaction.change("blank_blob", no=number, session_no=session_no, **emptied) != 1:
-                raise Tampered("the database does not give a payload up: its rules were changed")
-            if in_area:
-                self.files.append(address)
+        self.files += empty(transaction, keys, self._session, blobs)
+
+
+def empty(
+    transaction: Transaction, keys: EpochKeys, session: SessionRow, blobs: Sequence[tuple[Any, ...]]
+) -> list[bytes]:
+    """Empty the rows of some blobs of a session; the addresses of those that stand in the blob area."""
+    files = []
+    for number, epoch, address, size, in_area in blobs:
+        # Under another name, so that nothing is taken for a repeat of what is gone.
+        row = BlobRow(number, session.no, epoch, os.urandom(_NAME_BYTES), address, size, b"", b"")
+        mac = rows.blob_mac(keys.mac, session.session_id, row)
+        emptied = {"emptied": b"", "content_id": row.content_id, "mac": mac}
+        if transaction.change("blank_blob", no=number, session_no=session.no, **emptied) != 1:
+            raise Tampered("the database does not give a payload up: its rules were changed")
+        if in_area:
+            files.append(address)
+    return files
 
 
 def _own(session_id: bytes, located: Sequence[tuple[View, EventRow]]) -> list[EventRow]:
@@ -165,7 +185,12 @@ def _condemn(
     epochs: Sequence[int],
     tags: frozenset[bytes],
 ) -> None:
-    doomed = [Doomed("epoch", session_id, epoch, tags) for epoch in epochs]
+    doomed = []
+    for generation in epochs:
+        low, high = generation_range(generation)
+        # Its first number also when there is no such key: nothing more is written under the generation.
+        numbers = {low, *(epoch for epoch in parts.store.epochs_of(session_id) if low <= epoch < high)}
+        doomed += [Doomed("epoch", session_id, epoch, tags) for epoch in sorted(numbers)]
     now_us = parts.log.clock.now_us()
     if parts.store.condemn(operation, grant.tenant.tenant_id, doomed, now_us).held:
         raise Conflict(_HELD)

@@ -36,11 +36,27 @@ def refusal(policy: Policy) -> str | None:
 
 def _refused(rule: Rule) -> Iterator[str]:
     if "event" in rule.kinds:
-        yield 'events have no period of their own yet, they go with their session; leave the kind "event" out'
-    if rule.on_expire == "redact:L0":
+        yield from _refused_for_events(rule)
+    elif rule.on_expire == "redact:L0":
         yield 'nothing is reduced to its structure yet; write on_expire = "erase" or "review"'
     if rule.anchor in _ANCHORS:
         yield f'{_ANCHORS[rule.anchor]}; write anchor = "created" or "last_event"'
+
+
+def _refused_for_events(rule: Rule) -> Iterator[str]:
+    """Single events are sealed under the hour in which they expire, settled when they are written."""
+    if rule.kinds != ("event",):
+        yield 'events are erased otherwise than the rest; write a rule of their own, match.kind = ["event"]'
+    if rule.anchor != "created":
+        yield 'an event expires some time after it was written; write anchor = "created"'
+    if rule.keep_min.duration is not None:
+        yield "a minimum keeps the whole session; write keep_min in the rule of the sessions"
+    if rule.grace is not None:
+        yield 'an event that expired cannot be restored; write grace = "0d"'
+    if rule.on_expire == "review":
+        yield 'nobody is asked about single events; write on_expire = "redact:L0"'
+    if rule.applies_to != "new":
+        yield 'what is stored keeps the hour it was sealed under; write applies_to = "new"'
 
 
 def not_enforced(policy: Policy, *, redaction: bool = False) -> tuple[str, ...]:

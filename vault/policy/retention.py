@@ -132,6 +132,11 @@ def due_us(terms: Terms, times: Times) -> int:
     return 0 if due is None else max(due, 1)
 
 
+def expires_us(terms: Terms, created_us: int) -> int | None:
+    """When something that is made at a time expires by that time alone; None for never."""
+    return _expires_us(terms, Times(created_us))
+
+
 def _start_us(anchor: int, clocks: tuple[int, int, int, int, int]) -> int | None:
     """When a clock started; None: it has not. No clock of the item's own starts before it was made."""
     if anchor == _CREATED:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from vault.policy.durations import Duration, nominal_us
@@ -142,3 +143,9 @@ class Policy:
     def mark(self) -> str:
         """The first 16 bytes of the digest in hexadecimal: how stored terms name their policy."""
         return self.digest[:16].hex()
+
+
+@lru_cache(maxsize=256)
+def has_event_rules(policy: Policy) -> bool:
+    """Whether a policy says how long single events are kept; asked with every append."""
+    return any("event" in rule.kinds for rule in policy.rules)

@@ -65,6 +65,15 @@ class KeyCount(NamedTuple):
     dying: int
 
 
+class Epoch(NamedTuple):
+    """An epoch of a session that may live on."""
+
+    session_id: bytes
+    epoch: int
+    owner: bytes
+    tenant_id: bytes
+
+
 class HoldRow(NamedTuple):
     """One tag of a hold; ``lifted_us`` is 0 while it holds."""
 
@@ -132,6 +141,18 @@ class Destruction(Protocol):
 
     def graves(self) -> set[bytes]:
         """The scopes that were destroyed as a whole, or are dying."""
+        ...
+
+    def epochs_of(self, session_id: bytes) -> list[int]:
+        """The numbers of a session's keys, dying ones among them."""
+        ...
+
+    def epochs_due(self, hour: int) -> Iterator[Epoch]:
+        """The keys of epochs whose hour (`policy/epochs`) is over, the earliest first."""
+        ...
+
+    def epochs_of_operation(self, operation: bytes) -> list[Epoch]:
+        """The epochs that an operation destroyed by themselves, or is destroying."""
         ...
 
     def tombstones(self, tenant_id: bytes | None = None) -> Iterator[Tombstone]:

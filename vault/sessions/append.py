@@ -6,8 +6,7 @@ The order of a session is decided in ``_Append._advance`` and nowhere else.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from vault.errors import (
     Busy,
@@ -30,6 +29,7 @@ from vault.model import (
     uuid7,
 )
 from vault.policy import effects
+from vault.policy.epochs import epoch_of, is_over
 from vault.policy.lease import check, decode, encode, refuse_outsider
 from vault.ports.records import EventRow, RunRow, SessionRow
 from vault.sealing import rows
@@ -50,6 +50,7 @@ from vault.sessions.read import View, retracted_of
 from vault.sessions.refs import bucket_of
 from vault.sessions.runs import kept_count
 from vault.sessions.same import made_event, same_event
+from vault.sessions.terms import Terms
 from vault.sessions.witness import head_of
 
 if TYPE_CHECKING:
@@ -57,32 +58,9 @@ if TYPE_CHECKING:
 
     from vault.access.door import Grant
     from vault.model import NewEvent
-    from vault.policy.lease import Lease
     from vault.ports.records import BlobRow, Transaction
     from vault.sealing.uses import EpochKeys
     from vault.sessions.prepare import Prepared
-
-
-class Holder(NamedTuple):
-    """The run that an append belongs to, in hexadecimal, and the token under which it took the lease."""
-
-    run: str
-    token: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """On what terms an append goes in; the plain ones are for a writer outside of any run."""
-
-    expect_head: int | None = (
-        None  # the last event that the writer knows; None for wherever the log is by now
-    )
-    holder: Holder | None = None  # refused when this run no longer holds the lease
-    posted: bool = False  # also while a run is active
-    lease: Callable[[Lease, int], Lease] | None = None  # what becomes of the lease, in the same transaction
-    retracting: Callable[[Transaction, SessionRow], None] | None = (
-        None  # deletes what the events say is erased
-    )
 
 
 _PLAIN = Terms()
@@ -127,7 +105,7 @@ def append(
         raise InvalidInput("the same event id stands twice in one batch; give each event its own")
     keys = _keys(log, grant, session, terms)
     fresh: dict[bytes, BlobRow] = {}
-    prepared = [prepare(log, grant.tenant, session, keys, new, fresh) for new in events]
+    prepared = [prepare(log, grant, session, keys, new, fresh) for new in events]
     if sum(len(one.body) for one in prepared) > BATCH_BYTES_MAX:
         raise LimitExceeded(
             f"the payloads of a batch hold at most {BATCH_BYTES_MAX} bytes together; split it"
@@ -178,6 +156,7 @@ class _Append:
         self._log, self._grant, self._session = log, grant, session
         self._keys, self._prepared, self._terms = keys, prepared, terms
         self._of_effects = any(one.new.type in effects.TYPES for one in prepared)
+        self._placed: list[BlobRow] = []
         self.head: SessionRow | None = None
         self.added = 0
 
@@ -192,13 +171,9 @@ class _Append:
         row = seen = transaction.known(session_id) if by_view else None
         if row is None or row.tenant_id != self._grant.tenant.tenant_id or row.owner != self._grant.owner:
             row = verified_session(self._log, self._grant, transaction, session_id)
-        for epoch in {prepared.new.epoch for prepared in self._prepared} - {0}:
-            # Asked inside: whoever destroys the key of an epoch then waits for this, and erases it too.
-            if not self._log.keys.has_epoch(self._session.owner, session_id, epoch):
-                raise Erased("this epoch of the session was erased; write under another one")
-        placed = [self._place(transaction, prepared) for prepared in self._prepared]
+        self._refuse_erased()
         try:
-            result = self._advance(transaction, row, placed)
+            result = self._advance(transaction, row)
         except (Busy, Fenced):
             if row is not seen:
                 raise
@@ -207,12 +182,32 @@ class _Append:
             # The process's view was behind another process's commit. This transaction holds the write
             # lock, so the row read now cannot move again: one more round does it.
             row = verified_session(self._log, self._grant, transaction, session_id)
-            result = self._advance(transaction, row, placed)
+            result = self._advance(transaction, row)
         if result is None:
             raise Tampered(RULES_CHANGED)
         if self._terms.retracting is not None and self.head is not None:
             self._terms.retracting(transaction, self.head)
         return result
+
+    def _refuse_erased(self) -> None:
+        """Refuse what would be written under a key that is destroyed by now.
+
+        Asked inside the transaction: whoever destroys the key of an epoch then waits for this, and erases
+        what it writes too.
+        """
+        epochs = {one.epoch for one in self._prepared} | {epoch_of(one.new.epoch) for one in self._prepared}
+        for epoch in epochs - {self._session.epoch}:
+            if not self._log.keys.has_epoch(self._session.owner, self._session.session_id, epoch):
+                raise Erased("this epoch of the session was erased; write under another one")
+
+    def _blobs(self, transaction: Transaction, stored: Sequence[Event | None]) -> list[BlobRow]:
+        """Where the payload of each event stands, placed once; of what is stored already, nothing is."""
+        if not self._placed:
+            self._placed = [
+                self._place(transaction, prepared) if known is None else prepared.blob
+                for prepared, known in zip(self._prepared, stored, strict=True)
+            ]
+        return self._placed
 
     def _place(self, transaction: Transaction, prepared: Prepared) -> BlobRow:
         blob = prepared.blob
@@ -223,13 +218,12 @@ class _Append:
             raise Conflict("what this event repeats was erased at the same moment; append it again")
         return repeat or blob._replace(no=transaction.add_blob(blob))
 
-    def _advance(
-        self, transaction: Transaction, row: SessionRow, placed: list[BlobRow]
-    ) -> list[Event] | None:
+    def _advance(self, transaction: Transaction, row: SessionRow) -> list[Event] | None:
         """Append to the log as ``row`` states it; None when the stored row is another by now."""
-        stored = self._stored(transaction, row, placed)
+        stored = self._stored(transaction, row)
         if all(event is not None for event in stored):
             return [event for event in stored if event is not None]
+        placed = self._blobs(transaction, stored)
         lease = self._refuse(row)
         if self._of_effects:
             self._check_effects(transaction, row, stored)
@@ -327,7 +321,7 @@ class _Append:
             LEVELS.index(new.level),
             now,
             prepared.run_id,
-            prepared.new.epoch or row.epoch,
+            prepared.epoch,
             prepared.content,
             tails.types[new.type],
             tails.run_count if prepared.run_id else 0,
@@ -370,21 +364,20 @@ class _Append:
             start = count
         return Tails(types, prepared.run_id, count + 1, start, kept, tails.refs)
 
-    def _stored(self, transaction: Transaction, row: SessionRow, placed: list[BlobRow]) -> list[Event | None]:
+    def _stored(self, transaction: Transaction, row: SessionRow) -> list[Event | None]:
         """For each event with a given id: the stored event of that id, if it says the same."""
         found: list[Event | None] = []
-        for prepared, blob in zip(self._prepared, placed, strict=True):
+        for prepared in self._prepared:
             stored = None
             if prepared.event_id is not None:
                 stored = transaction.event(self._session.no, prepared.event_id)
-            found.append(stored and self._same(transaction, row, stored, prepared, blob))
+            found.append(stored and self._same(transaction, row, stored, prepared))
         return found
 
-    def _same(
-        self, transaction: Transaction, row: SessionRow, stored: EventRow, prepared: Prepared, blob: BlobRow
-    ) -> Event:
+    def _same(self, transaction: Transaction, row: SessionRow, stored: EventRow, prepared: Prepared) -> Event:
         if stored.epoch:
             view = View(reader=transaction, row=row, keys=self._keys, until=row.head_seq + 1)
-            if retracted_of(self._log, view).takes(stored):
+            is_gone = retracted_of(self._log, view).takes(stored)
+            if is_gone or is_over(stored.epoch, self._log.clock.now_us()):
                 raise Erased("this event was erased; what is written late does not bring it back")
-        return same_event(self._log, self._keys, self._session.session_id, stored, prepared, blob)
+        return same_event(self._log, self._keys, transaction, self._session, stored, prepared)

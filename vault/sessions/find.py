@@ -12,8 +12,7 @@ from vault.errors import InvalidInput, NotFound, Tampered
 from vault.model import PAGE_MAX, Holding, Page, RunId, SessionId, SessionSummary, check_name, format_id
 from vault.policy.lease import ALIVE_US, decode
 from vault.ports.records import EventsQuery
-from vault.sealing.payload import unseal
-from vault.sessions.log import NOTHING_RETRACTED, decode_event, decode_tails, hour_of
+from vault.sessions.log import NOTHING_RETRACTED, decode_event, decode_tails, hour_of, open_about
 from vault.sessions.read import retracted_of, rows_of, verified_view
 from vault.sessions.readings import noted
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
     from vault.access.door import Grant
     from vault.ports.records import EventRow, Reader, SessionRow
-    from vault.sealing.uses import EpochKeys
     from vault.sessions.log import Log
     from vault.sessions.read import View
 
@@ -36,12 +34,6 @@ _CURSOR_BYTES: Final = 16
 _END: Final = (2**63 - 1, 2**63 - 1, 2**63 - 1)
 #: Payloads above this are not opened for a preview.
 _PREVIEW_BYTES_MAX: Final = 2**20
-
-
-def open_about(keys: EpochKeys, row: SessionRow) -> dict[str, Any]:
-    """Title, labels, config, external id and parent of a verified session row."""
-    about: dict[str, Any] = json_value(unseal(keys.payload, keys.context(b"about"), row.about))
-    return about
 
 
 def summary(log: Log, grant: Grant, session_id: bytes) -> SessionSummary:

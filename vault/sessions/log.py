@@ -20,6 +20,7 @@ from vault.model import (
     SessionId,
     format_id,
 )
+from vault.policy.epochs import generation_of, is_over
 from vault.policy.freshness import Thresholds
 from vault.policy.levels import Levels
 from vault.policy.recovery import Trigger
@@ -80,11 +81,21 @@ def _until_erased(grant: Grant, kind: str, labels: Mapping[str, str]) -> bytes: 
     return b""
 
 
+#: In which hour (`policy/epochs`) an event expires, by the policy of the grant's tenant; 0: with its session.
+#: It is asked with what gives the session's labels, the event's type and level, and the time of writing.
+EventHour = Callable[["Grant", Callable[[], "Mapping[str, str]"], str, str, int], int]
+
+
+def _with_its_session(*_: Any) -> int:
+    """No policy: events live as long as their session."""
+    return 0
+
+
 class Retracted(NamedTuple):
     """What of a session's log was erased while the session lives on; by the facts that say so.
 
-    ``facts`` says how many of these there are, the last one at ``through``; then the places and the epochs
-    that they name.
+    ``facts`` says how many of these there are, the last one at ``through``; then the places and the
+    generations that they name. What expired by itself is told by its number (``policy.epochs``).
     """
 
     facts: int = 0
@@ -94,7 +105,7 @@ class Retracted(NamedTuple):
 
     def takes(self, row: EventRow) -> bool:
         """Whether this event's payload is erased."""
-        return row.epoch > 0 and (row.seq in self.events or row.epoch in self.epochs)
+        return row.epoch > 0 and (row.seq in self.events or generation_of(row.epoch) in self.epochs)
 
 
 #: Erases events of a session that lives on, by ids and by epochs; with events to append beside the fact.
@@ -125,6 +136,7 @@ class Log:
     thresholds: Thresholds = _THRESHOLDS  # when what was observed counts as old
     retention: Retention = _until_erased  # how long what is written now is kept
     levels: Levels = _LEVELS  # the highest that events of a type are stored at
+    event_hour: EventHour = _with_its_session  # when what is written now expires by itself
     retract: Retract = _no_retraction
     retracted: dict[bytes, Retracted] = field(default_factory=dict)  # by session, as far as it was read
 
@@ -250,6 +262,12 @@ def is_live(row: SessionRow, now_us: int) -> bool:
     )
 
 
+def open_about(keys: EpochKeys, row: SessionRow) -> dict[str, Any]:
+    """Title, labels, config, external id and parent of a verified session row."""
+    about: dict[str, Any] = json_value(unseal(keys.payload, keys.context(b"about"), row.about))
+    return about
+
+
 def check_event(keys: EpochKeys, session_id: bytes, row: EventRow) -> bytes:
     """Verify an event row's MAC and return its canonical header.
 
@@ -324,7 +342,7 @@ def opened_event(
             keys = keys.of_epoch(row.epoch)
         except Erased:
             return _erased(session_id, row)
-        if gone.takes(row):
+        if gone.takes(row) or is_over(row.epoch, log.clock.now_us()):
             return _erased(session_id, row)
     meta = json_value(unseal(keys.payload, keys.context(b"meta"), row.meta)) if row.meta else {}
     payload, raw = None, None
@@ -365,5 +383,5 @@ def make_event(
         row.content == STREAM,
         meta.get("resource"),
         meta.get("valid_us"),
-        row.epoch,
+        generation_of(row.epoch),
     )

@@ -12,7 +12,6 @@ from vault.encoding import canonical_json, json_bytes
 from vault.errors import InvalidInput, LimitExceeded, Tampered
 from vault.model import (
     EAGER_BYTES_MAX,
-    EPOCH_MAX,
     JSON_BYTES_MAX,
     LEVELS,
     STREAM_BYTES_MAX,
@@ -23,13 +22,17 @@ from vault.model import (
     run_bytes,
 )
 from vault.policy import effects
+from vault.policy.epochs import EPOCH_MAX, epoch_of
 from vault.policy.recovery import state_hash
 from vault.ports.records import BlobRow
 from vault.sealing import rows
 from vault.sealing.payload import content_hash, seal, seal_stream
-from vault.sessions.log import JSON, RAW, RETRACTED, STREAM, Log
+from vault.sessions.log import JSON, RAW, RETRACTED, STREAM, Log, open_about
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vault.access.door import Grant
     from vault.model import Event, NewEvent
     from vault.ports.records import Reader, SessionRow
     from vault.sealing.uses import EpochKeys, TenantKeys
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 CHECKPOINT: Final = "checkpoint.created"
 VALID_US_END: Final = 2**53  # how long an observation can hold: JSON readers hold smaller numbers exactly
 _MICROSECOND: Final = timedelta(microseconds=1)
+_THE_VAULTS: Final = frozenset({CHECKPOINT, RETRACTED})
 #: Sealed payloads up to here stand in the database; larger ones in the blob area.
 INLINE_BYTES_MAX: Final = 64 * 1024
 #: Shorter payloads stand beside their event and are stored again when repeated: finding the repeat would cost
@@ -59,6 +63,7 @@ class Prepared(NamedTuple):
     content: int
     body: bytes
     blob: BlobRow
+    epoch: int  # the number of the keys that it is sealed under
     ref: bytes | None  # what it is found by: an effect's kind and key, or a resource
     tags: tuple[bytes, ...]  # what it changed in the world, for other sessions to find
 
@@ -69,7 +74,7 @@ class Prepared(NamedTuple):
 
 def prepare(
     log: Log,
-    tenant: TenantKeys,
+    grant: Grant,
     session: SessionRow,
     keys: EpochKeys,
     new: NewEvent,
@@ -91,8 +96,8 @@ def prepare(
     if level != asked:
         new = replace(new, level=level)
     meta = _checked_meta(new)
-    ref, tags = _found_by(tenant, new)
-    with_keys = _Keys(keys, _under(log, tenant, session, keys, new))
+    ref, tags = _found_by(grant.tenant, new)
+    with_keys = _Keys(keys, _under(log, grant, session, keys, new))
     body, stream = _body(new)
     if stream is not None:
         blob = _streamed_blob(log, session, with_keys, stream, fresh)
@@ -112,17 +117,30 @@ def prepare(
         else STREAM,
         body=body,
         blob=blob,
+        epoch=with_keys.under.epoch,
         ref=ref,
         tags=tags,
     )
 
 
-def _under(log: Log, tenant: TenantKeys, session: SessionRow, keys: EpochKeys, new: NewEvent) -> EpochKeys:
+def _under(log: Log, grant: Grant, session: SessionRow, keys: EpochKeys, new: NewEvent) -> EpochKeys:
     """The keys that an event's payload is sealed under."""
-    if not new.epoch:
+    hour = 0
+    if not is_the_vaults(new.type):
+
+        def labels() -> Mapping[str, str]:
+            found: Mapping[str, str] = open_about(keys, session).get("labels", {})
+            return found
+
+        hour = log.event_hour(grant, labels, new.type, new.level, log.clock.now_us())
+    if not new.epoch and not hour:
         return keys
     check_epoch(new)
-    return log.keys.epoch(tenant, session.owner, session.session_id, new.epoch, create=True)
+    place = grant.tenant, session.owner, session.session_id
+    if new.epoch:
+        # There for every event of its generation: once its key is destroyed nothing more is written under it.
+        keys = log.keys.epoch(*place, epoch_of(new.epoch), create=True)
+    return log.keys.epoch(*place, epoch_of(new.epoch, hour), create=True) if hour else keys
 
 
 def _sealed_meta(log: Log, under: EpochKeys, meta: dict[str, Any]) -> bytes | None:
@@ -146,8 +164,13 @@ def check_epoch(new: NewEvent) -> None:
     """
     if isinstance(new.epoch, bool) or not isinstance(new.epoch, int) or not 0 <= new.epoch <= EPOCH_MAX:
         raise InvalidInput(f"an epoch is a whole number from 1 to {EPOCH_MAX}, or 0 for the session's own")
-    if new.type in effects.TYPES or new.type in {CHECKPOINT, RETRACTED} or new.type.startswith("run."):
+    if is_the_vaults(new.type):
         raise InvalidInput("events of this type live as long as their session: leave the epoch out")
+
+
+def is_the_vaults(event_type: str) -> bool:
+    """Whether the vault itself goes by events of a type, so that they live as long as their session."""
+    return event_type in effects.TYPES or event_type in _THE_VAULTS or event_type.startswith("run.")
 
 
 def check_own(event_type: str, payload: Any) -> None:

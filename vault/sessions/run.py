@@ -23,13 +23,14 @@ from vault.policy import lease as leases
 from vault.policy.freshness import is_fresh
 from vault.policy.recovery import due, fold, state_hash
 from vault.sessions.amend import change_lease, in_turn
-from vault.sessions.append import Holder, Terms, append
+from vault.sessions.append import append
 from vault.sessions.effect import Effect, Turns
 from vault.sessions.gap import newest_observation, overtaking
 from vault.sessions.prepare import CHECKPOINT
 from vault.sessions.read import Part, read, verified_view
 from vault.sessions.readings import Readings
 from vault.sessions.recover import recover
+from vault.sessions.terms import Holder, Terms
 from vault.sessions.written import About, new_event
 
 if TYPE_CHECKING:

@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Any
 from vault.encoding import json_value
 from vault.errors import Conflict, Tampered
 from vault.model import LEVELS
-from vault.sealing.payload import unseal
-from vault.sessions.log import JSON, RAW, check_event, make_event, sealed_body
+from vault.policy.epochs import generation_of
+from vault.sealing.payload import content_hash, unseal
+from vault.sessions.log import JSON, RAW, STREAM, check_event, make_event, sealed_body
+from vault.sessions.prepare import repeat_of
 
 if TYPE_CHECKING:
     from vault.model import Event
-    from vault.ports.records import BlobRow, EventRow
+    from vault.ports.records import EventRow, Reader, SessionRow
     from vault.sealing.uses import EpochKeys
     from vault.sessions.log import Log
     from vault.sessions.prepare import Prepared
 
 
 def same_event(
-    log: Log, keys: EpochKeys, session_id: bytes, stored: EventRow, prepared: Prepared, blob: BlobRow
+    log: Log, keys: EpochKeys, reader: Reader, session: SessionRow, stored: EventRow, prepared: Prepared
 ) -> Event:
     """The stored event of an id, if it says what a writer gives under that id again.
 
@@ -28,26 +30,38 @@ def same_event(
         Erased: its epoch was.
         Tampered: the row does not verify, or is of another event.
     """
-    check_event(keys, session_id, stored)
+    check_event(keys, session.session_id, stored)
     if stored.event_id != prepared.event_id:
         raise Tampered("the database answered with another event")
     same = (
-        (stored.type, stored.run_id, stored.content, stored.epoch)
-        == (prepared.new.type, prepared.run_id, prepared.content, prepared.new.epoch or keys.epoch)
+        (stored.type, stored.run_id, stored.content, generation_of(stored.epoch))
+        == (prepared.new.type, prepared.run_id, prepared.content, prepared.new.epoch)
         # As it was asked for, before the policy lowered the type since; or as the policy has it.
         and LEVELS[stored.level] in {prepared.asked_level, prepared.new.level}
         and _meta(keys.of_epoch(stored.epoch), stored) == prepared.meta
+        and _same_payload(log, keys, reader, session, stored, prepared)
     )
-    # Longer repeats share their blob: an equal address is equal content. Short ones are opened.
-    if same and stored.blob_no is None:
-        context = keys.context(b"payload")
-        same = prepared.body == unseal(keys.payload, context, sealed_body(log, stored))
-    elif same:
-        same = stored.address == blob.address
     if not same:
         raise Conflict("this event id is stored already with other content; use a new id")
     # Built from what was given, which is the same: a large payload is not read inside the transaction.
-    return made_event(session_id, stored, prepared)
+    return made_event(session.session_id, stored, prepared)
+
+
+def _same_payload(
+    log: Log, keys: EpochKeys, reader: Reader, session: SessionRow, stored: EventRow, prepared: Prepared
+) -> bool:
+    """Whether the payloads are the same: short ones are opened, others have a name by their content."""
+    if stored.blob_no is None:
+        return prepared.body == unseal(keys.payload, keys.context(b"payload"), sealed_body(log, stored))
+    content_id = prepared.blob.content_id
+    if stored.epoch != prepared.epoch:  # the same event, in a later hour
+        if prepared.content == STREAM:
+            raise Conflict("this event is stored already, and too large to compare again; use a new id")
+        hasher = content_hash(keys.of_epoch(stored.epoch).content)
+        hasher.update(prepared.body)
+        content_id = hasher.digest()
+    blob = repeat_of(reader, session, keys, stored.epoch, content_id)
+    return blob is not None and blob.address == stored.address
 
 
 def made_event(session_id: bytes, row: EventRow, prepared: Prepared) -> Event:

@@ -20,9 +20,9 @@ from vault.policy.recovery import DEFAULT
 from vault.ports.records import SessionRow
 from vault.sealing import rows
 from vault.sealing.payload import seal
-from vault.sessions.find import find, find_of_tenant, open_about
+from vault.sessions.find import find, find_of_tenant
 from vault.sessions.fork import base_of, check_still_there
-from vault.sessions.log import Tails, due_hour, hour_of, is_live
+from vault.sessions.log import Tails, due_hour, hour_of, is_live, open_about
 from vault.sessions.read import verified_view
 from vault.sessions.session import Session
 from vault.sessions.wake import pinned_config, wake

@@ -12,12 +12,13 @@ from vault.model import BATCH_MAX, NewEvent, RunId, format_id, run_bytes
 from vault.policy.lease import decode, revoke
 from vault.policy.recovery import DEFAULT
 from vault.sessions.amend import end
-from vault.sessions.append import Terms, append
+from vault.sessions.append import append
 from vault.sessions.effect import Resolution, resolution_events
 from vault.sessions.reader import SessionReader
 from vault.sessions.readings import Readings, is_attached
 from vault.sessions.run import Run, begin
 from vault.sessions.stated import find_effect
+from vault.sessions.terms import Terms
 from vault.sessions.written import About, new_event
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from vault.policy.drift import choose, drift, normalised, pending_tools_gone
 from vault.policy.freshness import note
 from vault.policy.recovery import DEFAULT
 from vault.policy.standing import standing
-from vault.sessions.find import open_about
 from vault.sessions.gap import gap_of
+from vault.sessions.log import open_about
 from vault.sessions.read import Part, read, shared_of, verified_view
 from vault.sessions.recover import recover_through
 from vault.sessions.run import begin

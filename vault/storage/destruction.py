@@ -7,7 +7,8 @@ from itertools import starmap
 from typing import TYPE_CHECKING, Final
 
 from vault.errors import Tampered
-from vault.ports.keys import EXTERNAL, WHOLE, Condemned, Destroyed, Tombstone
+from vault.policy.epochs import HOUR_MASK
+from vault.ports.keys import EXTERNAL, WHOLE, Condemned, Destroyed, Epoch, Tombstone
 from vault.storage.holds import scopes_dying, sound, whole
 from vault.storage.statements import STATEMENTS, ordered
 
@@ -88,6 +89,30 @@ class SqlDestruction:
         with self._database.snapshot() as connection:
             graves = connection.execute(STATEMENTS["all_graves"], {"whole": WHOLE, "external": EXTERNAL})
             return {whole(scope) for (scope,) in graves}
+
+    def epochs_of(self, session_id: bytes) -> list[int]:
+        """The numbers of a session's keys."""
+        place = {"purpose": "epoch", "scope": session_id}
+        with self._database.snapshot() as connection:
+            return [epoch for (epoch,) in connection.execute(STATEMENTS["epochs_of_scope"], place)]
+
+    def epochs_due(self, hour: int) -> Iterator[Epoch]:
+        """The keys of epochs whose hour is over, a page at a time."""
+        after = {"purpose": "epoch", "hour": 1, "scope": b"", "epoch": 0, "until": hour, "limit": _PAGE}
+        while True:
+            with self._database.snapshot() as connection:
+                page = [sound(Epoch(*row)) for row in connection.execute(STATEMENTS["epochs_due"], after)]
+            yield from page
+            if len(page) < _PAGE:
+                return
+            last = page[-1]
+            after |= {"hour": last.epoch & HOUR_MASK, "scope": last.session_id, "epoch": last.epoch}
+
+    def epochs_of_operation(self, operation: bytes) -> list[Epoch]:
+        """The epochs that an operation destroyed by themselves."""
+        with self._database.snapshot() as connection:
+            rows = connection.execute(STATEMENTS["graves_of_operation"], {"operation": operation})
+            return [sound(Epoch(*row)) for row in rows]
 
     def tombstones(self, tenant_id: bytes | None = None) -> Iterator[Tombstone]:
         """What was destroyed or is dying, a page at a time."""

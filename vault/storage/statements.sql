@@ -125,9 +125,10 @@ SELECT seq FROM events WHERE blob_no = :blob_no AND session_no = :session_no;
 -- A blob that is to be emptied, and whether it stands in the blob area.
 SELECT no, epoch, address, size, body IS NULL FROM blobs WHERE no = :no AND session_no = :session_no;
 
--- name: blobs_of_epoch
--- The blobs of one epoch of a session, to be emptied.
-SELECT no, epoch, address, size, body IS NULL FROM blobs WHERE session_no = :session_no AND epoch = :epoch;
+-- name: blobs_of_epochs
+-- The blobs of some epochs of a session, to be emptied.
+SELECT no, epoch, address, size, body IS NULL FROM blobs
+WHERE session_no = :session_no AND epoch >= :low AND epoch < :high;
 
 -- name: blank_blob
 -- Empties a blob whose events are erased while their session lives on; its row stays, for they name it.
@@ -394,6 +395,21 @@ SELECT wrapped FROM keys WHERE purpose = :purpose AND scope = :scope AND epoch =
 SELECT operation FROM destroyed
 WHERE purpose = :purpose AND scope = :scope AND epoch IN (:epoch, -1)
 ORDER BY epoch DESC LIMIT 1;
+
+-- name: epochs_of_scope
+-- The numbers of a session's keys.
+SELECT epoch FROM keys WHERE purpose = :purpose AND scope = :scope;
+
+-- name: epochs_due
+-- A page of the epochs whose hour is over, with what is dying among them, the earliest first.
+SELECT scope, epoch, owner, tenant_id FROM keys
+WHERE purpose = :purpose AND epoch > 0 AND epoch % 1048576 BETWEEN :hour AND :until
+  AND (epoch % 1048576, scope, epoch) > (:hour, :scope, :epoch)
+ORDER BY epoch % 1048576, scope, epoch LIMIT :limit;
+
+-- name: graves_of_operation
+-- The epochs that an operation destroyed by themselves, or is destroying.
+SELECT scope, epoch, owner, tenant_id FROM destroyed WHERE operation = :operation AND epoch > 0;
 
 -- name: keys_of_scope
 -- All keys of a scope, to condemn them.
