@@ -55,6 +55,7 @@ class Settings(BaseModel):
     retention_floor: str = ""
     retention_ceiling: str = ""
     retention_second_person_above: int = Field(default=SECOND_PERSON_ABOVE, ge=0, le=1_000_000)
+    barrier_days: int = Field(default=0, ge=0, le=36_500)
     external_targets: str = Field(default="", pattern=r"^[\w. -]*$")
 
     def trigger(self) -> Trigger:
@@ -171,6 +172,10 @@ view_extra_detector = "{view_extra_detector}"
 retention_floor = {retention_floor}
 retention_ceiling = {retention_ceiling}
 retention_second_person_above = {retention_second_person_above}
+
+# After how many days a worker passes a barrier when something was erased since the last one, so that old
+# copies of keys.db do not open it either; 0: somebody passes it by hand (session-vault keys barrier).
+barrier_days = {barrier_days}
 
 # Names of stores outside of the vault that have to erase what it erases, with spaces between them. No erasure
 # comes to its end before each of them did it; a process that can reach them registers them.

@@ -53,6 +53,8 @@ class Custody:
         reopen = keyring.reopener(store.root, directory, root, self._record)
         #: What follows a barrier that passed: the receipts of what was erased before it say so.
         self.passed: Callable[[], object] = _nothing
+        #: When the oldest erasure was verified that no barrier has followed yet, in microseconds; 0: none.
+        self.waiting_since: Callable[[], int] = lambda: 0
         #: The hierarchy that this process works with.
         self.hierarchy = KeyHierarchy(self.vault_id, root, store, reopen)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from vault.clock import SystemClock, from_us, monotonic_seconds
@@ -16,7 +16,6 @@ from vault.errors import Busy, InvalidInput, VaultError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
     from apscheduler.schedulers.background import BackgroundScheduler
 
@@ -29,6 +28,8 @@ EVERY_SECONDS_MAX: Final = 86_400.0
 #: After so many intervals without a tick the scheduler is made anew: its thread can die of one error.
 _SILENT: Final = 5
 _JOB: Final = "retention"
+#: How often it is looked whether a barrier is due.
+_LOOK: Final = timedelta(hours=1)
 
 
 def _now() -> datetime:
@@ -37,11 +38,12 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """One tick: what was swept, or why nothing was."""
+    """One tick: what was swept, or why nothing was; ``barrier``: one was passed as well."""
 
     at: datetime
     sweeps: tuple[Sweep, ...] = ()
     error: VaultError | None = None
+    barrier: bool = False
 
 
 class Worker:
@@ -72,6 +74,7 @@ class Worker:
         self._vault, self._every, self._told = vault, every_seconds, told
         self._ticked = monotonic_seconds()
         self._failed: Exception | None = None
+        self._look_at = datetime.min.replace(tzinfo=UTC)
 
     def run(self, stop: threading.Event) -> None:
         """Tick until ``stop`` is set; the tick at work is finished first.
@@ -94,7 +97,8 @@ class Worker:
         """One sweep, now; an error of the vault is told, not raised, and the next tick tries again."""
         at = _now()
         try:
-            tick = Tick(at=at, sweeps=tuple(self._vault.sweep()))
+            sweeps = tuple(self._vault.sweep())
+            tick = Tick(at=at, sweeps=sweeps, barrier=self._passed_barrier(at))
         except Busy:
             tick = Tick(at=at)  # another worker does the same work at this moment
         except VaultError as error:
@@ -103,6 +107,15 @@ class Worker:
         if self._told is not None:
             self._told(tick)
         return tick
+
+    def _passed_barrier(self, now: datetime) -> bool:
+        """Pass a barrier when the oldest erasure has waited for it as long as the settings say."""
+        days, keys = self._vault.stores.settings.barrier_days, self._vault.keys
+        if not days or keys.scheme == "passphrase" or now < self._look_at:
+            return False
+        self._look_at = now + _LOOK  # every receipt is read for it
+        since = keys.waiting_since()
+        return bool(since) and from_us(since) + timedelta(days=days) <= now and keys.barrier().passed
 
     def _started(self) -> BackgroundScheduler:
         from apscheduler.jobstores.memory import MemoryJobStore  # noqa: PLC0415 - `import vault` does without

@@ -16,7 +16,7 @@ from vault.clock import SystemClock
 from vault.derived.service import DerivedItems
 from vault.erasure.execute import Execution
 from vault.erasure.outbox import Outbox
-from vault.erasure.passing import sign_passed
+from vault.erasure.passing import sign_passed, waiting_since
 from vault.erasure.policies import Policies
 from vault.erasure.proof import Proof, noted_receipt, told
 from vault.erasure.replay import bury, replay
@@ -334,6 +334,7 @@ class Vault:
         self._parts = self._erasure_parts()
         note = noted_receipt(self._log, self._trail)
         self._custody.passed = lambda: sign_passed(self._log, self._signer, note)
+        self._custody.waiting_since = lambda: waiting_since(self._log, self._signer)
         self._finish_erasures()
 
     def _anchored(self) -> Anchor:

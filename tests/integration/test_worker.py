@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 from contextlib import closing
+from datetime import timedelta
 
 import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -199,3 +200,29 @@ def test_a_worker_that_is_told_to_stop_ends_without_an_error(due, python, number
     assert "erased 20 things in 10 erasures" in out
     with Vault.open(due) as opened:
         assert opened.verify().findings == ()
+
+
+def test_a_barrier_is_passed_so_many_days_after_an_erasure(place, clock, monkeypatch):
+    """K3, D6: once, and only when something waits for it; then the receipts say so"""
+    settings = {"synchronous": "NORMAL", "barrier_days": 7}
+    with Vault.create(place, settings=settings, clock=clock) as vault:
+        access, now = vault.access(who("acme")), scheduler.from_us(clock.now)
+        monkeypatch.setattr(scheduler, "_now", lambda: now)
+        worker = Worker(vault)
+        assert not worker.tick().barrier
+        access.erasure.erase(session=access.sessions.create().id)
+        for days, passed in ((1, False), (6, False), (8, True), (9, False), (30, False)):
+            now = scheduler.from_us(clock.now) + timedelta(days=days)
+            assert worker.tick().barrier is passed
+        officer = vault.access(who("acme", "privacy_officer"))
+        assert {one.state for one in officer.erasure.receipts()} == {"barrier_passed", "verified"}
+        assert vault.keys.waiting_since() == 0
+
+
+def test_no_barrier_is_passed_by_itself_unless_the_settings_say_so(vault, clock, monkeypatch):
+    """K3"""
+    access = vault.access(who("acme"))
+    access.erasure.erase(session=access.sessions.create().id)
+    assert vault.keys.waiting_since() > 0
+    monkeypatch.setattr(scheduler, "_now", lambda: scheduler.from_us(clock.now + 400 * DAY))
+    assert not Worker(vault).tick().barrier

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from vault import Principal, Vault, copies, rehearsal
-from vault.errors import InvalidInput, KeyUnavailable, NotFound, RolledBack, Tampered, VaultError
+from vault.errors import Erased, InvalidInput, KeyUnavailable, NotFound, RolledBack, Tampered, VaultError
 from vault.storage.destruction import SqlDestruction
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -519,3 +519,25 @@ def test_a_drill_finds_that_what_was_erased_comes_back(world, monkeypatch):
         done = rehearsal.drill(vault)
     assert not done.ok
     assert [step.held for step in done.steps][-1] is False
+
+
+@pytest.mark.parametrize("copy", [data_with_keys_of_today, data_and_old_keys, data_and_old_keys_by_memory])
+def test_an_epoch_that_was_erased_does_not_come_back_with_a_backup(tmp_path, monkeypatch, copy):
+    """D6: whichever copy is restored; the session lives on, the epoch's events are facts without content"""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    world = World(tmp_path, monkeypatch, ("", "", ""))
+    (tmp_path / "root").mkdir()
+    with Vault.create(world.live, root="file:../root/root.key", settings={"synchronous": "NORMAL"}) as vault:
+        session = vault.access(ALICE).sessions.create()
+        for epoch in (1, 2, 1):
+            session.append("chat.item", SECRET, epoch=epoch)
+        copies.backup(vault, tmp_path / "data", tmp_path / "keys")
+        session.retract_epoch(1)
+        assert vault.verify().ok
+    with Vault.open(copy(world)) as vault:
+        assert world.read(vault, session.id) == [None, SECRET, None]
+        again = vault.access(ALICE).sessions.resume(session.id)
+        with pytest.raises(Erased):
+            again.append("chat.item", "late", epoch=1)
+        again.retract_epoch(1)
+        assert vault.verify().ok

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from vault.encoding import json_value
-from vault.errors import StorageUnavailable, Tampered, VaultError
+from vault.errors import Erased, StorageUnavailable, Tampered, VaultError
 from vault.model import format_id
 from vault.policy.effects import COMMITTED
 from vault.policy.epochs import is_over
@@ -199,7 +199,7 @@ class SessionVerification:
             header = rows.event_header(self._row.session_id, event)
             if keys is not None:
                 check_event(keys, self._row.session_id, event)
-                if event.meta is not None and not self._is_gone(event):
+                if event.meta is not None and not self._is_gone(keys, event):
                     under = keys.of_epoch(event.epoch)
                     meta = json_value(unseal(under.payload, under.context(b"meta"), event.meta))
             if event.type == COMMITTED:
@@ -274,7 +274,7 @@ class SessionVerification:
         empty = blob.body == b""
         if keys is None:
             return empty and blob.epoch > 0
-        erased = bool(naming) and all(map(self._is_gone, naming))
+        erased = bool(naming) and all(self._is_gone(keys, event) for event in naming)
         if erased and not empty and all(map(self._retracted.takes, naming)):
             self._found("blob", place, "was erased and is there again")
         if erased:
@@ -283,9 +283,17 @@ class SessionVerification:
             self._found("blob", place, "missing: it is emptied, and no fact says that it was erased")
         return empty
 
-    def _is_gone(self, event: EventRow) -> bool:
-        """Whether an event was erased, or its time is over: then a sweep empties it, sooner or later."""
-        return self._retracted.takes(event) or is_over(event.epoch, self._now_us)
+    def _is_gone(self, keys: EpochKeys, event: EventRow) -> bool:
+        """Whether an event was erased, its time is over, or its epoch's key was destroyed by right."""
+        if self._retracted.takes(event) or is_over(event.epoch, self._now_us):
+            return True
+        try:
+            keys.of_epoch(event.epoch)
+        except Erased:
+            return True
+        except VaultError:
+            return False  # told of where it is opened
+        return False
 
     def _short(self, keys: EpochKeys | None, event: EventRow, place: str) -> None:
         """Check a payload that stands beside its event."""

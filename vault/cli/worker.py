@@ -101,13 +101,15 @@ class _Teller:
         did = _did([one for one in tick.sweeps if one.token not in self._waits or not _waits(one)])
         if error is None:
             self._waits = waits
-        if self._as_json and (did or error):
+        if self._as_json and (did or error or tick.barrier):
             about = None if error is None else {"error": type(error).__name__, "message": str(error)}
-            document({"at": iso(tick.at), "sweeps": [_document(one) for one in tick.sweeps], "error": about})
+            sweeps = [_document(one) for one in tick.sweeps]
+            document({"at": iso(tick.at), "sweeps": sweeps, "barrier": tick.barrier, "error": about})
         elif error is not None:
             note(f"{local(tick.at)}  {error}")
-        elif did:
-            say(f"{local(tick.at)}  {did}")
+        elif did or tick.barrier:
+            barrier = "passed a barrier: old copies of keys.db open nothing that was erased"
+            say(f"{local(tick.at)}  {'; '.join(part for part in (did, tick.barrier and barrier) if part)}")
         sys.stdout.flush()  # whoever watches sees it now
 
 
@@ -140,4 +142,5 @@ def _document(one: Sweep) -> dict[str, Any]:
         "over_cap": one.over_cap,
         "operations": one.operations,
         "unfinished": one.unfinished,
+        "epochs": one.epochs,
     }

@@ -30,6 +30,16 @@ def sign_passed(log: Log, signer: Signer, told: Callable[[bytes, bytes, str], No
     return sum(_signed(log, signer, told, row) for row in newest.values())
 
 
+def waiting_since(log: Log, signer: Signer) -> int:
+    """When the oldest erasure was verified that no barrier has followed yet; 0 when there is none."""
+    from vault.sealing.receipts import verified  # noqa: PLC0415 - pydantic: only who erases needs it
+
+    with log.records.snapshot() as reader:
+        newest = {row[0]: row[3] for row in reader.scan("all_receipts")}  # in their order
+    receipts = (verified(content, signer.public) for content in newest.values())
+    return min((one.times.verified_us or 0 for one in receipts if one.state == "verified"), default=0)
+
+
 def _signed(log: Log, signer: Signer, told: Callable[[bytes, bytes, str], None], row: ReceiptRow) -> bool:
     from vault.policy.receipt import Barrier, digest  # noqa: PLC0415 - pydantic: only who erases needs it
     from vault.sealing.receipts import signed, verified  # noqa: PLC0415 - the same

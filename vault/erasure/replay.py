@@ -13,9 +13,11 @@ from vault.erasure.needles import needles
 from vault.erasure.operations import Operation, Order
 from vault.errors import Tampered
 from vault.model import format_id, uuid7
+from vault.policy.epochs import generation_of
 from vault.policy.plan import Item
 from vault.ports.keys import Doomed
 from vault.sealing.notes import Gone
+from vault.sealing.uses import generation_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -113,16 +115,21 @@ def bury(parts: Parts, erased: Collection[bytes]) -> int:
     doomed: dict[bytes, list[Doomed]] = {}
     found = set()
     for row in store.rows():
+        generation = generation_of(row.epoch) if row.purpose == "epoch" else 0
         if row.scope in missing:
             found.add(row.scope)
             doomed.setdefault(row.tenant_id, []).append(
                 Doomed(row.purpose, row.scope, None, frozenset[bytes]())
             )
+        elif generation and generation_name(row.scope, generation) in missing:
+            one = Doomed(row.purpose, row.scope, row.epoch, frozenset[bytes]())
+            doomed.setdefault(row.tenant_id, []).append(one)
     # Whose they were, and of what kind, nobody knows any more: no key may come back in either place.
     nowhere = [Doomed(kind, id_, None, frozenset[bytes]()) for id_ in missing - found for kind in _PURPOSES]
     operation_id, now_us = uuid7(), parts.log.clock.now_us()
     for tenant_id, some in [*doomed.items(), (b"", nowhere)]:
         store.condemn(operation_id, tenant_id, some, now_us, again=True)
-    for id_ in found:
-        parts.log.keys.forget_scope(id_)
+    for some in doomed.values():
+        parts.log.keys.forget_scope(*(one.scope for one in some))
+    close_interrupted(parts, operation_id)
     return store.destroy(operation_id).keys

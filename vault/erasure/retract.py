@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from vault.erasure import facts
+from vault.erasure.execute import fingerprint_of
 from vault.erasure.fence import SESSION
 from vault.errors import Conflict, InvalidInput, StorageUnavailable, Tampered
 from vault.model import BATCH_MAX, NewEvent, uuid7
@@ -19,6 +20,8 @@ from vault.policy.plan import Item
 from vault.ports.keys import Doomed
 from vault.ports.records import BlobRow
 from vault.sealing import rows
+from vault.sealing.notes import Gone
+from vault.sealing.uses import generation_name
 from vault.sessions.append import append
 from vault.sessions.log import RETRACTED, epoch_keys
 from vault.sessions.place import locate
@@ -82,8 +85,9 @@ def retract(
         )
     result = append(log, grant, session, told, Terms(posted=True, retracting=work.run)) if told else []
     if fresh:
-        # Once more: what was written until the fact, which is erased too, may have made another key.
-        _condemn(parts, grant, operation, session_id, fresh, tags)
+        if any(parts.store.epochs_of(session_id)):
+            # Once more: what was written until the fact, which is erased too, may have made another key.
+            _condemn(parts, grant, operation, session_id, fresh, tags)
         parts.store.destroy(operation)
     finish(parts, work.files)
     return result
@@ -191,10 +195,15 @@ def _condemn(
         # Its first number also when there is no such key: nothing more is written under the generation.
         numbers = {low, *(epoch for epoch in parts.store.epochs_of(session_id) if low <= epoch < high)}
         doomed += [Doomed("epoch", session_id, epoch, tags) for epoch in sorted(numbers)]
+        doomed.append(Doomed("epoch", generation_name(session_id, generation), None, tags))
     now_us = parts.log.clock.now_us()
-    if parts.store.condemn(operation, grant.tenant.tenant_id, doomed, now_us).held:
+    condemned = parts.store.condemn(operation, grant.tenant.tenant_id, doomed, now_us)
+    if condemned.held:
         raise Conflict(_HELD)
     parts.log.keys.forget_scope(session_id)
+    # In the ledger as well, so that no backup of both databases brings the epoch back.
+    print_ = fingerprint_of(condemned.fingerprints.get(session_id, ()))
+    parts.execution.record([Gone(generation_name(session_id, one), print_) for one in epochs])
 
 
 def _delete_file(parts: Parts, address: bytes) -> None:

@@ -109,3 +109,8 @@ def blind_index(key: bytes, kind: str, *parts: str) -> bytes:
 def grave_of(owner: bytes, external: bytes) -> bytes:
     """The place of an external id's tombstone, from the two blind indexes: ids are each owner's own."""
     return hashlib.sha256(pack(b"session-vault/1/external", owner, external)).digest()[:16]
+
+
+def generation_name(session_id: bytes, generation: int) -> bytes:
+    """16 bytes that stand for one generation of a session's epochs, where whole sessions are named by id."""
+    return hashlib.sha256(pack(b"session-vault/1/generation", session_id, u64(generation))).digest()[:16]
