@@ -71,7 +71,8 @@ def test_a_run_keeps_what_it_knows_when_a_session_is_attached_in_it(access, sess
     with session.run() as run, other.attached():
         inner = access.memories.put(("facts",), "inner", 1)
         run.append("message.agent", "x")
-    assert sources(inner) == {other.id}
+    # Nobody can tell which of the two it was made from.
+    assert sources(inner) == {session.id, other.id}
 
 
 def test_within_a_block_only(access, session):
@@ -83,6 +84,18 @@ def test_within_a_block_only(access, session):
         return memory
 
     assert sources(alone(work)) == {session.id}
+
+
+def test_a_block_ends_also_when_another_session_was_attached_within(access, session):
+    other = access.sessions.create()
+
+    def work():
+        with session.attached():
+            other.attach()
+        with pytest.raises(InvalidInput):
+            access.memories.put(("facts",), "k", 1)
+
+    alone(work)
 
 
 def test_tasks_inherit_it(access, session):

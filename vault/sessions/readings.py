@@ -6,10 +6,13 @@ starts itself does not, unless it is started with ``contextvars.copy_context().r
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from vault.access.door import Grant
 
 #: Different sessions and derived items that one run is seen to read; above, it has to name its sources.
@@ -40,9 +43,15 @@ class Readings:
         return self
 
     def attach(self) -> None:
-        """Note what is read from here on in place of what was attached before, within whatever runs."""
+        """Note what is read from here on in place of what was attached before.
+
+        Within a run, what that has read so far is known here too: nobody can tell what of it was used.
+        """
         around = _current.get()
         self._around = None if around is None else around.beyond_attached()
+        run = None if self._around is None else self._around.of(self._log)
+        if run is not None:
+            self.known, self.overflowed = {**run.known, **self.known}, run.overflowed
         _current.set(self)
 
     def beyond_attached(self) -> Readings | None:
@@ -82,6 +91,17 @@ def current(log: object) -> Readings | None:
     """What the current run has read; None outside of any run of this vault."""
     found = _current.get()
     return None if found is None else found.of(log)
+
+
+@contextmanager
+def attached(log: object, session_id: bytes) -> Iterator[None]:
+    """A session attached for a block; afterwards what was before, whatever was attached within."""
+    before = _current.get()
+    Readings(log, session_id, attached=True).attach()
+    try:
+        yield
+    finally:
+        _current.set(before)
 
 
 def is_attached(log: object, session_id: bytes) -> bool:

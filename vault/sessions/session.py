@@ -15,7 +15,7 @@ from vault.sessions.amend import end
 from vault.sessions.append import append
 from vault.sessions.effect import Resolution, resolution_events
 from vault.sessions.reader import SessionReader
-from vault.sessions.readings import Readings, is_attached
+from vault.sessions.readings import Readings, attached, is_attached
 from vault.sessions.run import Run, begin
 from vault.sessions.stated import find_effect
 from vault.sessions.terms import Terms
@@ -200,11 +200,8 @@ class Session(SessionReader):
     def attached(self) -> Iterator[None]:
         """As ``attach``, for a block."""
         self._check_there()
-        readings = Readings(self._log, self._id).begin()
-        try:
+        with attached(self._log, self._id):
             yield
-        finally:
-            readings.end()
 
     def retract(self, events: Iterable[str], *, also: Iterable[NewEvent] = ()) -> list[Event]:
         """Erase the payloads of some events while the session lives on; that they were there stays a fact.

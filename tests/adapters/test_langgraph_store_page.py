@@ -1,0 +1,27 @@
+"""The page on LangGraph's store does what it shows: its programs run one after another, as they stand."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "howto" / "use-with-langgraph-store.md").read_text(encoding="utf-8")
+
+
+def test_the_programs_of_the_page_run_as_they_stand(tmp_path):
+    """A2, D4."""
+    program = "\n".join(re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+    work = tmp_path / "work"
+    work.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=work,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
