@@ -156,7 +156,6 @@ class _Append:
         self._log, self._grant, self._session = log, grant, session
         self._keys, self._prepared, self._terms = keys, prepared, terms
         self._of_effects = any(one.new.type in effects.TYPES for one in prepared)
-        self._placed: list[BlobRow] = []
         self.head: SessionRow | None = None
         self.added = 0
 
@@ -166,8 +165,6 @@ class _Append:
         # row, never by this process's view of it.
         terms = self._terms
         by_view = terms.expect_head is None and terms.lease is None and not self._of_effects
-        # A blob's row names its session's row, which an erasure may have taken away while it was uploaded.
-        by_view = by_view and all(one.blob.no or not one.blob.content_id for one in self._prepared)
         row = seen = transaction.known(session_id) if by_view else None
         if row is None or row.tenant_id != self._grant.tenant.tenant_id or row.owner != self._grant.owner:
             row = verified_session(self._log, self._grant, transaction, session_id)
@@ -200,50 +197,41 @@ class _Append:
             if not self._log.keys.has_epoch(self._session.owner, self._session.session_id, epoch):
                 raise Erased("this epoch of the session was erased; write under another one")
 
-    def _blobs(self, transaction: Transaction, stored: Sequence[Event | None]) -> list[BlobRow]:
-        """Where the payload of each event stands, placed once; of what is stored already, nothing is."""
-        if not self._placed:
-            self._placed = [
-                self._place(transaction, prepared) if known is None else prepared.blob
-                for prepared, known in zip(self._prepared, stored, strict=True)
-            ]
-        return self._placed
-
     def _place(self, transaction: Transaction, prepared: Prepared) -> BlobRow:
+        """Where a payload stands: beside its event, as what it repeats, or in a row that is added later."""
         blob = prepared.blob
         if not blob.content_id or (blob.no and not blob.epoch):
-            return blob  # a repeat that was found before, or short enough to stand beside its event
+            return blob  # short enough to stand beside its event, or a repeat that was found before
         repeat = repeat_of(transaction, self._session, self._keys, blob.epoch, blob.content_id)
         if blob.no and repeat is None:
             raise Conflict("what this event repeats was erased at the same moment; append it again")
-        return repeat or blob._replace(no=transaction.add_blob(blob))
+        return repeat or blob
 
     def _advance(self, transaction: Transaction, row: SessionRow) -> list[Event] | None:
         """Append to the log as ``row`` states it; None when the stored row is another by now."""
         stored = self._stored(transaction, row)
         if all(event is not None for event in stored):
             return [event for event in stored if event is not None]
-        placed = self._blobs(transaction, stored)
         lease = self._refuse(row)
         if self._of_effects:
             self._check_effects(transaction, row, stored)
         tails, chain, seq = decode_tails(row.tails), row.head_chain, row.head_seq
         now = max(self._log.clock.now_us(), row.updated_us)
-        new_rows: list[tuple[EventRow, tuple[bytes, ...]]] = []
+        new_rows: list[tuple[EventRow, BlobRow, tuple[bytes, ...]]] = []
         result = []
         runs: dict[bytes, int] = {}  # counts of runs that are left, written only once the head has moved
-        for prepared, blob, known in zip(self._prepared, placed, stored, strict=True):
+        for prepared, known in zip(self._prepared, stored, strict=True):
             if known is not None:
                 result.append(known)
                 continue
-            seq += 1
+            seq, blob = seq + 1, self._place(transaction, prepared)
             tails = self._counted(transaction, row, tails, prepared, runs)
             event = self._event_row(row, prepared, blob, seq, now, tails)
             header = rows.event_header(row.session_id, event)
             chain = rows.event_chain(chain, header, event.salt)
             mac = rows.event_mac(self._keys.mac, header, event.salt, chain)
             event = EventRow(*event[:-2], chain, mac)
-            new_rows.append((event, prepared.tags))
+            new_rows.append((event, blob, prepared.tags))
             result.append(made_event(row.session_id, event, prepared))
         head = row._replace(
             version=row.version + 1,
@@ -260,13 +248,23 @@ class _Append:
         for run_id, count in runs.items():
             kept = RunRow(row.no, run_id, count, b"")
             transaction.keep_run(kept._replace(mac=rows.run_mac(self._keys.mac, row.session_id, kept)))
-        for event, tags in new_rows:
-            transaction.add_event(event)
-            for tag in tags:
-                transaction.add_touch(tag, event)
+        self._add(transaction, new_rows)
         transaction.heads[row.session_id] = self.head = head
         self.added = len(new_rows)
         return result
+
+    @staticmethod
+    def _add(transaction: Transaction, new: Sequence[tuple[EventRow, BlobRow, tuple[bytes, ...]]]) -> None:
+        """Add rows of events, and of payloads that stand apart: the head moved, so their session is there."""
+        numbers: dict[bytes, int] = {}  # what repeats within the batch is added once
+        for event, blob, tags in new:
+            if blob.content_id and not blob.no:
+                if blob.content_id not in numbers:
+                    numbers[blob.content_id] = transaction.add_blob(blob)
+                event = event._replace(blob_no=numbers[blob.content_id])  # noqa: PLW2901 - now it is known
+            transaction.add_event(event)
+            for tag in tags:
+                transaction.add_touch(tag, event)
 
     def _refuse(self, row: SessionRow) -> bytes:
         """Whether these events may go in now; the lease that the session has with them."""
@@ -327,7 +325,7 @@ class _Append:
             tails.run_count if prepared.run_id else 0,
             os.urandom(16),
             prepared.sealed_meta,
-            None if blob.no else blob.body,
+            None if blob.content_id else blob.body,
             blob.no or None,
             blob.address,
             blob.size,
