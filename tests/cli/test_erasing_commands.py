@@ -281,6 +281,29 @@ def test_a_receipt_and_its_key_go_into_files_and_prove_whom_it_was_about(call, m
     assert call(*checked, "bob").code == 3
 
 
+def test_each_item_gets_a_proof_that_it_is_among_those_erased(call, made, place):
+    """D6: offline, and of no other item"""
+    files = ["-o", "r.json", "--key-file", "r.key", "--proofs", "proofs"]
+    done = call("erase", "--subject", "owner", "--yes", *files)
+    assert done.code == 0
+    assert "written to proofs" in done.out
+    proofs = sorted((place / "proofs").iterdir())
+    assert len(proofs) >= 2
+    assert {path.stat().st_mode & 0o777 for path in proofs} == {0o600}
+    public = call("info", "--json").document["ledger_public_key"]
+    key = (place / "r.key").read_text().strip()
+    checked = ["receipt", "verify", "r.json", "--key", public, "--item-key", key, "--proof"]
+    for path in proofs:
+        assert call(*checked, f"proofs/{path.name}", "--item", path.stem).code == 0
+    assert call(*checked, f"proofs/{proofs[0].name}", "--item", proofs[1].stem).code != 0
+
+
+def test_proofs_are_never_written_over_anything(call, made, place):
+    (place / "proofs").mkdir()
+    assert call("erase", made.other, "--yes", "--proofs", "proofs").code == 2
+    assert call("show", made.other).code == 0
+
+
 def test_the_outcome_as_json_has_the_key_unless_it_is_in_a_file(call, made):
     done = call("erase", made.other, "--yes", "--json").document
     assert (done["state"], done["before"], done["receipt"]) == ("verified", False, None)

@@ -14,6 +14,7 @@ import typer
 from vault.cli.call import LATEST, OwnerCall, command
 from vault.cli.output import document, note, progress, replacing, say
 from vault.cli.plans import GOING, KEPT, done_lines, nested, print_plan, tell
+from vault.cli.printable import plural
 from vault.errors import Conflict, InvalidInput, NotFound, StorageUnavailable
 from vault.policy.plan import refuse_selector
 
@@ -64,6 +65,10 @@ KeyFileOption = Annotated[
     Path | None,
     typer.Option("--key-file", metavar="FILE", help="Write the receipt's key there, not to the screen."),
 ]
+ProofsOption = Annotated[
+    Path | None,
+    typer.Option("--proofs", metavar="DIR", help="Write a proof for each item into this new directory."),
+]
 TokenOption = Annotated[
     str | None, typer.Option("--token", metavar="TOKEN", help="Do exactly what was shown with this token.")
 ]
@@ -80,6 +85,7 @@ class _Files(NamedTuple):
     receipt: Path | None
     key: Path | None
     overwrite: bool
+    proofs: Path | None = None
 
 
 def erase(
@@ -99,13 +105,14 @@ def erase(
     receipt: ReceiptOption = None,
     key_file: KeyFileOption = None,
     overwrite: OverwriteOption = False,
+    proofs: ProofsOption = None,
 ) -> None:
     """Erase a session, or all of a person, with what was derived from it, and get a receipt.
 
     Names one thing: SESSION or one of the options. On a terminal the plan is shown first, and you are asked.
     One's own as owner or agent; what is others', a label or the tenant as privacy_officer.
     """
-    files = _Files(receipt, key_file, overwrite)
+    files = _Files(receipt, key_file, overwrite, proofs)
     for text in (session, person, memory, artifact):
         if text is not None:
             refuse_selector(text)  # whoever calls: a mistake is no question of leave
@@ -164,12 +171,14 @@ def _check(*, plan: bool, token: str | None, yes: bool, files: _Files, as_json: 
         InvalidInput: it does; or nobody could be asked, and nobody said yes.
     """
     check_token(token)
-    if plan and (token is not None or yes or files.receipt is not None or files.key is not None):
-        raise InvalidInput("--plan only shows the plan; leave out --token, --yes, --receipt and --key-file")
+    if plan and (token is not None or yes or any(files)):
+        raise InvalidInput("--plan only shows the plan; leave out what erases and what writes files")
     if files.key is not None and files.key == files.receipt:
         raise InvalidInput("the receipt and its key are two files; keep them apart")
     if files.key is not None and os.path.lexists(files.key):
         raise InvalidInput("there is something at the path of --key-file already; choose another")
+    if files.proofs is not None and os.path.lexists(files.proofs):
+        raise InvalidInput("there is something at the path of --proofs already; choose another")
     if not (plan or yes or token is not None) and (as_json or not _on_terminal()):
         raise InvalidInput(
             "nobody can be asked here: look at the plan with --plan, then give its --token, or --yes"
@@ -243,12 +252,17 @@ def _execute(access: Access, planned: ErasurePlan, files: _Files, *, as_json: bo
                 None if path is None else opened.enter_context(replacing(path, overwrite=files.overwrite))
                 for path in (files.receipt, files.key)
             )
+            if files.proofs is not None:
+                files.proofs.mkdir(mode=0o700)
             with progress(f"erasing {going:,}", None, of_bytes=False):
                 done = access.erasure.execute(planned)
             if receipt is not None:
                 receipt.write(done.receipt)
             if key is not None and done.key is not None:
                 key.write(done.key.hex().encode() + b"\n")
+            for item in done.items if files.proofs is not None else ():
+                with replacing(files.proofs / f"{item}.json", overwrite=False) as proof:
+                    proof.write(done.proof(item))
     except (OSError, StorageUnavailable):
         if done is not None:  # it is gone, and its key exists nowhere else
             note(
@@ -311,6 +325,8 @@ def _print_files(done: Outcome, files: _Files, *, before: bool) -> None:
         tell(f"receipt written to {files.receipt}")
     else:
         tell("no receipt was written to a file; the same command with --receipt FILE gives it again")
+    if files.proofs is not None and not before:
+        tell(f"{plural(len(done.items), 'proof')} written to {files.proofs}, one for each thing that went")
     if before:
         tell("its key was shown when it was erased, and is kept nowhere")
     elif done.key is not None and files.key is not None:
