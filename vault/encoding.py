@@ -15,17 +15,22 @@ JSON_DEPTH_MAX: Final = 254
 _STRICT = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
+#: Lengths of short fields, ready: every append packs some fifty of them.
+_SHORT: Final = 256
+_SIZES: Final = tuple(size.to_bytes(4) for size in range(_SHORT))
+
+
 def pack(*fields: bytes) -> bytes:
     """Join fields so that no two different tuples give the same bytes.
 
     A count, then each field behind its length, both as 4 bytes big-endian. Lengths come before content,
     so moving a byte from one field to the next changes the result.
     """
-    parts = [len(fields).to_bytes(4)]
-    for field in fields:
-        parts.append(len(field).to_bytes(4))
-        parts.append(field)
-    return b"".join(parts)
+    parts = [
+        _SIZES[size] + field if (size := len(field)) < _SHORT else size.to_bytes(4) + field
+        for field in fields
+    ]
+    return len(fields).to_bytes(4) + b"".join(parts)
 
 
 def u64(number: int) -> bytes:

@@ -260,9 +260,10 @@ def _execute(access: Access, planned: ErasurePlan, files: _Files, *, as_json: bo
                 receipt.write(done.receipt)
             if key is not None and done.key is not None:
                 key.write(done.key.hex().encode() + b"\n")
-            for item in done.items if files.proofs is not None else ():
-                with replacing(files.proofs / f"{item}.json", overwrite=False) as proof:
-                    proof.write(done.proof(item))
+            if files.proofs is not None:
+                for item in done.items:
+                    with replacing(files.proofs / f"{item}.json", overwrite=False) as proof:
+                        proof.write(done.proof(item))
     except (OSError, StorageUnavailable):
         if done is not None:  # it is gone, and its key exists nowhere else
             note(

@@ -25,6 +25,7 @@ from vault.sealing.uses import generation_name
 from vault.sessions.append import append
 from vault.sessions.log import RETRACTED, epoch_keys
 from vault.sessions.place import locate
+from vault.sessions.prepare import CONTENT_ID_BYTES
 from vault.sessions.read import retracted_of, verified_view
 from vault.sessions.terms import Terms
 
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 #: How often a write-ahead log is tried that a reader still needs, and how long in between.
 _ATTEMPTS: Final = 3
 _PAUSE_SECONDS: Final = 0.05
-#: As long as a content id.
-_NAME_BYTES: Final = 16
 _HELD: Final = "a legal hold keeps this session; nothing of it can be erased before that is lifted"
 
 
@@ -144,7 +143,7 @@ def empty(
     files = []
     for number, epoch, address, size, in_area in blobs:
         # Under another name, so that nothing is taken for a repeat of what is gone.
-        row = BlobRow(number, session.no, epoch, os.urandom(_NAME_BYTES), address, size, b"", b"")
+        row = BlobRow(number, session.no, epoch, os.urandom(CONTENT_ID_BYTES), address, size, b"", b"")
         mac = rows.blob_mac(keys.mac, session.session_id, row)
         emptied = {"emptied": b"", "content_id": row.content_id, "mac": mac}
         if transaction.change("blank_blob", no=number, session_no=session.no, **emptied) != 1:

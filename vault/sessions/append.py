@@ -164,8 +164,10 @@ class _Append:
         # Whether a writer is behind, who holds the lease and what became of an effect is told by the stored
         # row, never by this process's view of it.
         terms = self._terms
-        by_view = terms.expect_head is None and terms.lease is None and not self._of_effects
+        by_view = terms.lease is None and not self._of_effects
         row = seen = transaction.known(session_id) if by_view else None
+        if row is not None and terms.expect_head not in {None, row.head_seq}:
+            row = None  # a view that is the writer's own is either what is stored, or cannot be moved from
         if row is None or row.tenant_id != self._grant.tenant.tenant_id or row.owner != self._grant.owner:
             row = verified_session(self._log, self._grant, transaction, session_id)
         self._refuse_erased()
@@ -200,8 +202,8 @@ class _Append:
     def _place(self, transaction: Transaction, prepared: Prepared) -> BlobRow:
         """Where a payload stands: beside its event, as what it repeats, or in a row that is added later."""
         blob = prepared.blob
-        if not blob.content_id or (blob.no and not blob.epoch):
-            return blob  # short enough to stand beside its event, or a repeat that was found before
+        if not prepared.repeats or (blob.no and not blob.epoch):
+            return blob  # too short to be looked up, or a repeat that was found before
         repeat = repeat_of(transaction, self._session, self._keys, blob.epoch, blob.content_id)
         if blob.no and repeat is None:
             raise Conflict("what this event repeats was erased at the same moment; append it again")

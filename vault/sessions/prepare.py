@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
@@ -47,6 +48,8 @@ INLINE_BYTES_MAX: Final = 64 * 1024
 #: Shorter payloads stand beside their event and are stored again when repeated: finding the repeat would cost
 #: each append a random index page (measured: a fifth of its time), for at most this much saved.
 REPEAT_BYTES_MIN: Final = 2048
+#: As `sealing.payload.content_hash` gives it.
+CONTENT_ID_BYTES: Final = 16
 #: From here on a repeat is looked up before sealing, which then costs more than the query.
 _LOOK_FIRST_BYTES: Final = 16 * 1024
 
@@ -64,6 +67,7 @@ class Prepared(NamedTuple):
     body: bytes
     blob: BlobRow
     epoch: int  # the number of the keys that it is sealed under
+    repeats: bool  # long enough to be looked up as a repeat of what is stored
     ref: bytes | None  # what it is found by: an effect's kind and key, or a resource
     tags: tuple[bytes, ...]  # what it changed in the world, for other sessions to find
 
@@ -118,6 +122,7 @@ def prepare(
         body=body,
         blob=blob,
         epoch=with_keys.under.epoch,
+        repeats=stream is not None or len(body) >= REPEAT_BYTES_MIN,
         ref=ref,
         tags=tags,
     )
@@ -294,8 +299,7 @@ def _sealed_blob(
     log: Log, session: SessionRow, keys: _Keys, body: bytes, fresh: dict[bytes, BlobRow]
 ) -> BlobRow:
     content_id, under = b"", keys.under
-    # Of an epoch of its own, a payload never stands in the event's row, which is never changed.
-    if len(body) >= REPEAT_BYTES_MIN or under.epoch:
+    if len(body) >= REPEAT_BYTES_MIN:
         hasher = content_hash(under.content)
         hasher.update(body)
         content_id = hasher.digest()
@@ -305,6 +309,10 @@ def _sealed_blob(
             repeat = _repeat(log, session, keys, content_id)
             if repeat is not None:
                 return repeat
+    elif under.epoch:
+        # Of an epoch of its own, a payload never stands in the event's row, which is never changed; a short
+        # one is stored again when it is repeated, so its name is nobody else's.
+        content_id = os.urandom(CONTENT_ID_BYTES)
     sealed = seal(under.payload, under.context(b"payload"), body, log.sealing)
     address = hashlib.sha256(sealed).digest()
     inline = sealed if len(sealed) <= INLINE_BYTES_MAX else None

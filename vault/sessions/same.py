@@ -50,14 +50,15 @@ def same_event(
 def _same_payload(
     log: Log, keys: EpochKeys, reader: Reader, session: SessionRow, stored: EventRow, prepared: Prepared
 ) -> bool:
-    """Whether the payloads are the same: short ones are opened, others have a name by their content."""
-    if stored.blob_no is None:
-        return prepared.body == unseal(keys.payload, keys.context(b"payload"), sealed_body(log, stored))
+    """Whether the payloads are the same: what is in the database is opened, a file is named by content."""
+    under = keys.of_epoch(stored.epoch)
+    if stored.body is not None and prepared.content != STREAM:
+        return prepared.body == unseal(under.payload, under.context(b"payload"), sealed_body(log, stored))
     content_id = prepared.blob.content_id
     if stored.epoch != prepared.epoch:  # the same event, in a later hour
         if prepared.content == STREAM:
             raise Conflict("this event is stored already, and too large to compare again; use a new id")
-        hasher = content_hash(keys.of_epoch(stored.epoch).content)
+        hasher = content_hash(under.content)
         hasher.update(prepared.body)
         content_id = hasher.digest()
     blob = repeat_of(reader, session, keys, stored.epoch, content_id)
