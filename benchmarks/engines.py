@@ -69,7 +69,8 @@ def versions() -> dict[str, str]:
     """Return the versions of everything that is measured and of what it stands on."""
     names = (
         "agent-session-vault", "cryptography", "orjson", "zstandard", "openai-agents", "langgraph-checkpoint",
-        "langgraph-checkpoint-sqlite", "pycryptodome",
+        "langgraph-checkpoint-sqlite", "pycryptodome", "langgraph", "google-adk", "aiosqlite", "sqlalchemy",
+        "claude-agent-sdk",
     )  # fmt: skip
     found = {}
     for name in names:

@@ -13,6 +13,7 @@ from threading import Barrier, Thread
 from time import perf_counter, perf_counter_ns
 
 from benchmarks import contention, engines
+from benchmarks.adapters import ADAPTER_ROWS
 from benchmarks.engines import (
     Engine,
     OpenAIEncryptedSession,
@@ -277,6 +278,7 @@ ROWS: Mapping[str, Callable[[Bench], Row]] = {
     "import": import_time,
     "recovery": recovery,
     "retention": retention,
+    **ADAPTER_ROWS,
 }
 
 
