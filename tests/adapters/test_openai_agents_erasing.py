@@ -1,4 +1,7 @@
-"""What is taken back, cleared, expired or erased is gone from every file; what hung on it is not shown."""
+"""What is taken back, cleared, expired or erased is gone from every file; what hung on it is not shown.
+
+A1, D5, D6.
+"""
 
 import asyncio
 import time

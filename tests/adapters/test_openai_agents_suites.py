@@ -1,4 +1,4 @@
-"""The SDK's own tests of its sessions and of its Runner, run over the vault.
+"""The SDK's own tests of its sessions and of its Runner, run over the vault. A1.
 
 They travel in the SDK's source distribution only, which is fetched once and kept outside of the repository.
 Its sources are moved aside, so that what is tested is what is installed. Tests that look at SQLite's insides

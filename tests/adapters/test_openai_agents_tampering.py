@@ -1,4 +1,7 @@
-"""Somebody who can write the files and has no keys changes a conversation; and two processes share one."""
+"""Somebody who can write the files and has no keys changes a conversation; and two processes share one.
+
+A1, K2, K4.
+"""
 
 import asyncio
 

@@ -62,7 +62,7 @@ WITHOUT_SESSION = {
 
 
 #: What a use case takes: a grant, what asks the door for one, or what was read under one.
-GIVEN = {"Grant", "Authorise", "View", "Fact", "EpochKeys", "EventRow", "Base"}
+GIVEN = {"Sequence[Prepared]", "Grant", "Authorise", "View", "Fact", "EpochKeys", "EventRow", "Base"}
 
 
 def parsed(path):

@@ -98,6 +98,15 @@ def test_a_block_ends_also_when_another_session_was_attached_within(access, sess
     alone(work)
 
 
+def test_a_block_that_ends_in_another_context_changes_nothing_there(access, session):
+    """D4: a block that a task left open, ended by whoever tidies up"""
+    block = session.attached()
+    alone(block.__enter__)
+    block.__exit__(None, None, None)
+    with pytest.raises(InvalidInput):
+        access.memories.put(("facts",), "k", 1)
+
+
 def test_tasks_inherit_it(access, session):
     async def tool():
         return await asyncio.to_thread(access.memories.put, ("facts",), "k", 1)

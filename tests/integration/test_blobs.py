@@ -202,7 +202,7 @@ def test_an_upload_that_is_given_up_leaves_nothing_behind(session, place):
 
 
 def test_a_blob_whose_event_was_refused_is_no_sign_of_tampering(session, vault, alice, place):
-    """L2: it was durable first, as it must be; what nothing names is only clutter"""
+    """L2, D6: it was durable first, as it must be; what nothing will name is deleted again"""
     event_id = new_event_id()
     stored = session.append("a.b", "small", event_id=event_id)
     for refused in (
@@ -214,7 +214,7 @@ def test_a_blob_whose_event_was_refused_is_no_sign_of_tampering(session, vault, 
     assert list(session.events()) == [stored]
     report = vault.verify()
     assert report.findings == ()
-    assert report.counts["unnamed_blobs"] == 2
+    assert report.counts["unnamed_blobs"] == 0
 
 
 def test_a_missing_file_is_named_as_such(session, place, vault):

@@ -1,5 +1,6 @@
 """Erasing single events, and whole epochs, while their session lives on. D5, D6, S4, K1."""
 
+import os
 import subprocess
 import sys
 
@@ -279,3 +280,18 @@ def test_a_memory_stays_known_as_made_from_the_session(vault, session):
     session.retract([item.id])
     access.erasure.erase(session=session.id)
     assert access.memories.search() == []
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_a_refused_append_leaves_no_file_behind(place, session, epoch):
+    """D6: what nothing will ever name is not kept under a living key"""
+    known = session.append("chat.note", "n", event_id=new_event_id())
+    body = os.urandom(100_000)
+    for terms, about in (({"expect_head": 7}, {}), ({}, {"event_id": known.id})):
+        with pytest.raises(Conflict):
+            session.append_many([NewEvent(type="chat.item", raw=body, epoch=epoch, **about)], **terms)
+    with pytest.raises(InvalidInput):
+        session.append_many([NewEvent(type="chat.item", raw=body, epoch=epoch), NewEvent(type="no")])
+    assert [path for path in (place / "blobs").rglob("*") if path.is_file()] == []
+    session.append("chat.item", raw=body, epoch=epoch)
+    assert len([path for path in (place / "blobs").rglob("*") if path.is_file()]) == 1

@@ -20,7 +20,6 @@ from vault.errors import (
     Tampered,
 )
 from vault.model import (
-    BATCH_BYTES_MAX,
     BATCH_MAX,
     EVENT_TYPES_MAX,
     EVENTS_MAX,
@@ -34,6 +33,7 @@ from vault.policy.lease import check, decode, encode, refuse_outsider
 from vault.ports.records import EventRow, RunRow, SessionRow
 from vault.sealing import rows
 from vault.sessions.amend import RULES_CHANGED
+from vault.sessions.attempt import prepare_all, transacted
 from vault.sessions.facts import counted, newest_fact
 from vault.sessions.log import (
     RETRACTED,
@@ -45,7 +45,7 @@ from vault.sessions.log import (
     is_live,
     verified_session,
 )
-from vault.sessions.prepare import CHECKPOINT, prepare, repeat_of
+from vault.sessions.prepare import CHECKPOINT, repeat_of
 from vault.sessions.read import View, retracted_of
 from vault.sessions.refs import bucket_of
 from vault.sessions.runs import kept_count
@@ -54,7 +54,7 @@ from vault.sessions.terms import Terms
 from vault.sessions.witness import head_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from vault.access.door import Grant
     from vault.model import NewEvent
@@ -104,14 +104,9 @@ def append(
     if len(given) != len(set(given)):
         raise InvalidInput("the same event id stands twice in one batch; give each event its own")
     keys = _keys(log, grant, session, terms)
-    fresh: dict[bytes, BlobRow] = {}
-    prepared = [prepare(log, grant, session, keys, new, fresh) for new in events]
-    if sum(len(one.body) for one in prepared) > BATCH_BYTES_MAX:
-        raise LimitExceeded(
-            f"the payloads of a batch hold at most {BATCH_BYTES_MAX} bytes together; split it"
-        )
+    prepared = prepare_all(log, grant, session, keys, events)
     work = _Append(log, grant, session, keys, prepared, terms)
-    result = _transacted(log, work.run, prepared)
+    result = transacted(log, work.run, prepared)
     if work.head is not None:
         log.witness.saw([head_of(work.head)])
         log.appended(session.session_id, work.added)
@@ -126,19 +121,6 @@ def _keys(log: Log, grant: Grant, session: SessionRow, terms: Terms) -> EpochKey
         if terms.holder is None:
             raise
         raise Fenced(_GOING) from None
-
-
-def _transacted(
-    log: Log, work: Callable[[Transaction], list[Event]], prepared: Sequence[Prepared]
-) -> list[Event]:
-    """The work's result; what was uploaded for a session that is not there any more is deleted again."""
-    try:
-        return log.records.transact(work)
-    except (NotFound, Fenced):
-        for one in prepared:
-            if one.blob.content_id and not one.blob.no and one.blob.body is None:
-                log.blobs.delete(one.blob.address)
-        raise
 
 
 class _Append:

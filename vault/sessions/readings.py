@@ -6,8 +6,8 @@ starts itself does not, unless it is started with ``contextvars.copy_context().r
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Readings:
             _current.set(self)
         return self
 
-    def attach(self) -> None:
+    def attach(self) -> Token[Readings | None]:
         """Note what is read from here on in place of what was attached before.
 
         Within a run, what that has read so far is known here too: nobody can tell what of it was used.
@@ -52,7 +52,7 @@ class Readings:
         run = None if self._around is None else self._around.of(self._log)
         if run is not None:
             self.known, self.overflowed = {**run.known, **self.known}, run.overflowed
-        _current.set(self)
+        return _current.set(self)
 
     def beyond_attached(self) -> Readings | None:
         """These, if they are a run's; else those of the run that is around."""
@@ -96,12 +96,12 @@ def current(log: object) -> Readings | None:
 @contextmanager
 def attached(log: object, session_id: bytes) -> Iterator[None]:
     """A session attached for a block; afterwards what was before, whatever was attached within."""
-    before = _current.get()
-    Readings(log, session_id, attached=True).attach()
+    token = Readings(log, session_id, attached=True).attach()
     try:
         yield
     finally:
-        _current.set(before)
+        with suppress(ValueError):  # ended in another context than it began in: there it attached nothing
+            _current.reset(token)
 
 
 def is_attached(log: object, session_id: bytes) -> bool:

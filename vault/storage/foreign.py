@@ -33,7 +33,9 @@ class Foreign:
             InvalidInput: the file has no such table or column, or is damaged.
         """
         try:
-            yield from self._connection.execute(statement, values or {})
+            # Not `yield from`: that closes the cursor after the connection, when somebody stops half-way.
+            for row in self._connection.execute(statement, values or {}):  # noqa: UP028 - as above
+                yield row
         except sqlite3.Error:
             raise InvalidInput(_REFUSED) from None  # the driver's text can quote what it read
 
