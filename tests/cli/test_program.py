@@ -37,7 +37,6 @@ def test_the_commands_are_those_that_are_promised():
     promised = [
         "init",
         "demo",
-        "import",
         "export",
         "sessions",
         "show",
@@ -65,6 +64,8 @@ def test_the_commands_are_those_that_are_promised():
     ]
     assert {path for path, _ in commands()} == {(name,) for name in promised} | {
         *(("keys", verb) for verb in ("rotate-passphrase", "list", "rotate", "barrier")),
+        *(("import", verb) for verb in ("files", "openai-sqlite", "langgraph-sqlite")),
+        *(("import", verb) for verb in ("langgraph-store-sqlite", "adk-sqlite")),
         ("effects", "list"),
         ("effects", "resolve"),
         *(("grants", verb) for verb in ("give", "revoke", "list")),

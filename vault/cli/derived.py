@@ -45,11 +45,12 @@ SourceOption = Annotated[
     typer.Option("--source", metavar="ID", help="What it was made from, by id; may be given again."),
 ]
 RuleOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--on-source-erased",
         metavar="RULE",
-        help="erase_with_any, recompute, erase_with_last or detach: what happens when a source goes.",
+        help="erase_with_any, recompute, erase_with_last or detach: what happens when a source goes. "
+        "Left out: as the policy says, else erase_with_any.",
     ),
 ]
 LabelOption = Annotated[
@@ -93,7 +94,7 @@ def put_memory(
         str, typer.Argument(metavar="VALUE", help="JSON, text in quotes; - reads it from standard input.")
     ],
     source: SourceOption,
-    on_source_erased: RuleOption = "erase_with_any",
+    on_source_erased: RuleOption = None,
     kind: KindOption = "memory",
     label: LabelOption = None,
     reason: ReasonOption = None,
@@ -215,7 +216,7 @@ def put_artifact(
     media_type: Annotated[
         str | None, typer.Option("--media-type", metavar="TYPE", help="For example application/pdf.")
     ] = None,
-    on_source_erased: RuleOption = "erase_with_any",
+    on_source_erased: RuleOption = None,
     label: LabelOption = None,
     reason: ReasonOption = None,
     ttl: TtlOption = None,

@@ -16,11 +16,13 @@ import orjson
 import typer
 
 from vault.adapters import claude_code, openai_chat, session_jsonl
+from vault.cli import importing
 from vault.cli.call import OwnerCall, SessionArgument, command
 from vault.cli.intake import Door, Stopping, part_left
 from vault.cli.output import TerminalJson, document, note, progress, replacing, say
 from vault.cli.printable import one_line, plural, size, visible
 from vault.cli.recognise import NAMES, Format, recognise
+from vault.cli.store_file import check_not_own
 from vault.errors import Conflict, InvalidInput, VaultError
 
 if TYPE_CHECKING:
@@ -32,6 +34,11 @@ if TYPE_CHECKING:
 
 #: Sessions that an import lists with their titles; the others can be seen with ``sessions``.
 _LISTED_MAX: Final = 20
+_IMPORT: Final = """Import sessions from files, or from a framework's own store.
+
+`import FILE...` is short for `import files FILE...`. A store's name comes first, then the path of its
+database; options come last.
+"""
 
 
 class Incoming(StrEnum):
@@ -53,7 +60,15 @@ class Outgoing(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    command(app, "import")(import_files)
+    incoming = typer.Typer(
+        cls=importing.FilesOrStore,
+        rich_markup_mode=None,
+        subcommand_metavar="FILE... | STORE PATH",
+        help=_IMPORT,
+    )
+    command(incoming, importing.FILES)(import_files)
+    importing.register(incoming)
+    app.add_typer(incoming, name="import")
     command(app, "export")(export_session)
 
 
@@ -76,15 +91,16 @@ def import_files(
 ) -> None:
     """Import sessions from files.
 
-    Takes session JSONL, Claude Code transcripts and runs in OpenAI chat format. A Claude Code transcript is
-    its <id>.jsonl; what stands in the directory <id>/ beside it comes along. A damaged line is reported with
-    its number, and costs no other line.
+    Takes session JSONL, Claude Code transcripts and runs in OpenAI chat format; the word `files` may be left
+    out. A Claude Code transcript is its <id>.jsonl; what stands in the directory <id>/ beside it comes along.
+    A damaged line is reported with its number, and costs no other line.
     """
     done: list[dict[str, Any]] = []
     failed: VaultError | None = None
     with call.access() as access, Stopping() as stopping:
         for path in files:
             try:
+                check_not_own(call, path)
                 chosen, report = _import_file(path, access, form, stopping, strict=strict)
                 done.append({"file": str(path), "format": chosen, **_report_document(report)})
                 if not call.as_json:
@@ -111,6 +127,8 @@ def _import_file(
         InvalidInput: it is not there, of no known format, or nothing in it can be imported.
     """
     with _opened(path) as source:
+        if source.seekable() and importing.is_database(source):
+            raise InvalidInput(f"this is a database; say of what: import {'|'.join(importing.STORES)} PATH")
         chosen: Format = recognise(source) if form is Incoming.AUTO else form.value  # type: ignore[assignment]
         if chosen == "claude-code" and not source.seekable():
             raise InvalidInput("a Claude Code transcript is imported from its file, not from a pipe")
@@ -156,7 +174,9 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
         source = path.open("rb")
     except FileNotFoundError:
-        raise InvalidInput("there is no such file") from None
+        known = str(path) in importing.STORES
+        hint = "; a store's name comes first, its options last" if known else ""
+        raise InvalidInput(f"there is no such file{hint}") from None
     except IsADirectoryError:
         raise InvalidInput("this is a directory; name the files in it") from None
     except OSError:
