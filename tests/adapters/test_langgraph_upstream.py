@@ -1,23 +1,21 @@
 """LangGraph's own tests of graphs that save, travel in time and are interrupted, run over the vault.
 
-They travel in LangGraph's source distribution only, which is fetched once and kept outside of the repository.
 Its sources are moved aside, so that what is tested is what is installed.
 """
 
-import importlib.metadata
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
 
+from tests.adapters.source_distributions import unpacked
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-VERSION = importlib.metadata.version("langgraph")
 GRAPHS = "pregel pregel_async large_cases large_cases_async"
 STEPS = """
     time_travel time_travel_async interruption interrupt_state strict_resume subgraph_persistence
@@ -33,24 +31,10 @@ BY_THE_CLOCK = "tests/test_pregel_async.py::test_imp_nested"
 pytestmark = pytest.mark.slow
 
 
-def fetched() -> Path:
-    """The source distribution of the installed version; from the index unless it is kept already."""
-    kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agent-session-vault" / "suites"
-    archive = kept / f"langgraph-{VERSION}.tar.gz"
-    if not archive.exists():
-        kept.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(kept)]
-        flags = ["--no-binary", ":all:", "--no-deps", "--no-build-isolation"]
-        subprocess.run([*command, *flags, f"langgraph=={VERSION}"], check=True, timeout=240)
-    return archive
-
-
 @pytest.fixture
-def unpacked(tmp_path):
+def suites(tmp_path):
     """The suite with fixtures that give it the vault, LangGraph's own sources out of reach."""
-    with tarfile.open(fetched()) as archive:
-        archive.extractall(tmp_path, filter="data")
-    root = tmp_path / f"langgraph-{VERSION}"
+    root = unpacked("langgraph", tmp_path)
     shutil.move(root / "langgraph", root / "moved_aside")
     for name in ("conftest_checkpointer.py", "conftest_store.py"):
         (root / "tests" / name).unlink()
@@ -67,19 +51,19 @@ def unpacked(tmp_path):
         pytest.param(DELTAS, 168, id="delta channels"),
     ],
 )
-def test_the_suite_of_langgraph_passes_over_the_vault(tmp_path, unpacked, files, passes):
+def test_the_suite_of_langgraph_passes_over_the_vault(tmp_path, suites, files, passes):
     """A1: a graph that ran over another checkpointer runs over the vault."""
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--timeout", "120", "-k", "vault"]
     plugins = ["-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:langsmith_plugin"]
     chosen = [f"tests/test_{name}.py" for name in files.split()]
     done = subprocess.run(
         [*command, *plugins, "-c", os.devnull, "--rootdir", ".", "--deselect", BY_THE_CLOCK, *chosen],
-        cwd=unpacked,
+        cwd=suites,
         env={
             **os.environ,
             "LANGGRAPH_STRICT_MSGPACK": "true",
             "PYTEST_ADDOPTS": "",
-            "PYTHONPATH": f"{unpacked}{os.pathsep}{ROOT}",
+            "PYTHONPATH": f"{suites}{os.pathsep}{ROOT}",
             "TMPDIR": str(tmp_path),
         },
         capture_output=True,

@@ -1,24 +1,22 @@
 """The SDK's own tests of its sessions and of its Runner, run over the vault. A1.
 
-They travel in the SDK's source distribution only, which is fetched once and kept outside of the repository.
 Its sources are moved aside, so that what is tested is what is installed. Tests that look at SQLite's insides
 are left out by name (`openai_agents/not_portable.txt`); what they protect is in `test_openai_agents_settled`.
 """
 
-import importlib.metadata
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
 
+from tests.adapters.source_distributions import unpacked
+
 HERE = Path(__file__).resolve().parent / "openai_agents"
 ROOT = Path(__file__).resolve().parents[2]
-VERSION = importlib.metadata.version("openai-agents")
 SESSIONS = """
     memory/test_session.py memory/test_session_limit.py test_soft_cancel.py
     test_programmatic_tool_calling.py test_tool_batch_failure_history.py test_run_impl_resume_paths.py
@@ -33,24 +31,10 @@ RUNS = """
 pytestmark = pytest.mark.slow
 
 
-def fetched() -> Path:
-    """The source distribution of the installed version; from the index unless it is kept already."""
-    kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agent-session-vault" / "suites"
-    archive = kept / f"openai_agents-{VERSION}.tar.gz"
-    if not archive.exists():
-        kept.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(kept)]
-        flags = ["--no-binary", ":all:", "--no-deps", "--no-build-isolation"]
-        subprocess.run([*command, *flags, f"openai-agents=={VERSION}"], check=True, timeout=240)
-    return archive
-
-
 @pytest.fixture
-def unpacked(tmp_path):
+def suites(tmp_path):
     """The SDK's tests, its own sources out of reach."""
-    with tarfile.open(fetched()) as archive:
-        archive.extractall(tmp_path, filter="data")
-    [root] = tmp_path.glob("openai_agents-*")
+    root = unpacked("openai-agents", tmp_path)
     shutil.move(root / "src", root / "moved_aside")
     return root
 
@@ -60,7 +44,7 @@ def unpacked(tmp_path):
     ("swap", "files", "passes"),
     [pytest.param("sqlite", SESSIONS, 477, id="sessions"), pytest.param("simple", RUNS, 1_080, id="runs")],
 )
-def test_the_suites_of_the_sdk_pass_over_the_vault(tmp_path, unpacked, swap, files, passes):
+def test_the_suites_of_the_sdk_pass_over_the_vault(tmp_path, suites, swap, files, passes):
     """S1, A4: an agent that ran over the SDK's store runs over the vault."""
     left_out = [line for line in (HERE / "not_portable.txt").read_text().splitlines() if swap == "sqlite"]
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--timeout", "60"]
@@ -69,7 +53,7 @@ def test_the_suites_of_the_sdk_pass_over_the_vault(tmp_path, unpacked, swap, fil
     skipped = [word for name in left_out for word in ("--deselect", name)]
     done = subprocess.run(
         [*command, *plugins, "--swap", swap, *chosen, *skipped],
-        cwd=unpacked,
+        cwd=suites,
         env={
             **os.environ,
             "PYTEST_ADDOPTS": "",
