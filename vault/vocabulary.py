@@ -49,6 +49,7 @@ __all__ = [
     "EffectIntended",
     "EffectResolved",
     "EnvironmentSnapshot",
+    "EventRetracted",
     "Fact",
     "Json",
     "MessageAssistant",
@@ -346,3 +347,12 @@ class SessionRestarted(Fact):
     event_type = "session.restarted"
 
     into: Annotated[str, checked_id("ses")] = Field(validation_alias="as", serialization_alias="as")
+
+
+class EventRetracted(Fact):
+    """Payloads of this session were erased while it lives on; ``Session.retract`` writes it."""
+
+    event_type = "event.retracted"
+
+    events: Annotated[list[Any], is_json]
+    epochs: Annotated[list[Any], is_json]

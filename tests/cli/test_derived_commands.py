@@ -112,6 +112,25 @@ def test_a_lineage_is_drawn_both_ways(call, put, session):
     assert "nothing was made from it" not in up
 
 
+def test_what_is_to_be_made_again_is_listed(call, vault, session):
+    with Vault.open(vault) as opened:
+        access = opened.access(Principal(tenant="default", subject="owner"))
+        other = access.sessions.create()
+        sources = [access.sessions.resume(session), other]
+        access.memories.put(("users", "alice"), "taste", 1, sources=sources, on_source_erased="recompute")
+        access.erasure.erase(session=other.id)
+        (asked,) = access.derived.stale()
+    done = call("memory", "stale")
+    assert done.out.splitlines()[0].startswith(f"{asked.id} memory users/alice/taste, until 20")
+    assert done.out.splitlines()[1:] == [f"    from {session}"]
+    (told,) = call("memory", "stale", "--json").document["stale"]
+    assert (told["namespace"], told["key"], told["labels"]) == (["users", "alice"], "taste", {})
+    assert told["sources"] == [{"kind": "session", "id": session, "session": None}]
+    assert "there may be more" in call("memory", "stale", "--limit", "1").err
+    call("memory", "put", "users/alice", "taste", "2", "--source", session)
+    assert "nothing is to be made again" in call("memory", "stale").err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [

@@ -78,7 +78,7 @@ def test_the_commands_are_those_that_are_promised():
         *(("policy", verb) for verb in ("list", "show", "check", "activate", "diff", "pending")),
         *(("policy", verb) for verb in ("approve", "cancel", "explain")),
         *(("receipt", verb) for verb in ("list", "get", "show", "verify")),
-        *(("memory", verb) for verb in ("put", "get", "list", "search", "history")),
+        *(("memory", verb) for verb in ("put", "get", "list", "search", "history", "stale")),
         *(("artifact", verb) for verb in ("put", "get", "list")),
         *(("subject", verb) for verb in ("export", "report", "erase")),
     }

@@ -101,7 +101,13 @@ def told(vault):
                 (memory.key, memory.version, memory.value) for memory in access.memories.search(limit=500)
             ]
             tales[tenant, owner] += [(one.name, one.version, one.id) for one in access.artifacts.list()]
+            tales[tenant, owner] += [asked_again(one) for one in access.derived.stale(limit=500)]
     return tales
+
+
+def asked_again(one):
+    """What is asked for again; the id is of the erasure that asks."""
+    return "again", one.kind, one.namespace, one.key, one.labels, one.sources
 
 
 def tale(access, session_id):
@@ -270,10 +276,54 @@ def test_an_erasure_that_is_killed_before_any_of_its_steps_comes_to_the_same_end
     assert left_of(place) == left_of(whole), seed
 
 
+def test_what_is_to_be_made_again_is_asked_for_once_wherever_an_erasure_is_killed(states):
+    """D3, D4: a request is there exactly if what it asks for is gone"""
+    base = states.use("base")
+    base.parent.mkdir()
+    with Vault.create(base, settings=SETTINGS) as vault:
+        alice = vault.access(who("alice"))
+        one, two, three = (alice.sessions.create() for _ in range(3))
+        again = {"on_source_erased": "recompute", "labels": {"case": "7"}}
+        first = alice.memories.put(("notes",), "first", 1, sources=[one, two], **again)
+        alice.artifacts.put("large", os.urandom(90_000), sources=[first, three], **again)
+        alice.memories.put(("notes",), "alone", 1, sources=[one], **again)
+        alice.memories.put(("notes",), "any", 1, sources=[one, two])
+        before = told(vault)
+    selection = {"session": one.id}
+    whole = states("base", "whole")
+    with Vault.open(whole) as vault:
+        officer(vault).erasure.erase(**selection)
+        after = told(vault)
+        found = {asked.key: {source.id for source in asked.sources} for asked in stale(vault)}
+        assert found == {"first": {two.id}, "large": {two.id, three.id}}
+    for number in range(1_000):
+        place = states("base", "broken")
+        status, facts = Child(partial(erase, place, selection, dying_at(number))).ended()
+        if status == 0:
+            assert facts == [{"state": "verified"}]
+            break
+        Child(partial(reopen, place, dying_at(number % 5))).ended()  # who carries it on is killed too
+        with Vault.open(place) as vault:
+            assert told(vault) == (before if number == 0 else after), number
+            proved(vault, some=number > 0)
+            if number % 4 == 1:
+                officer(vault).erasure.erase(session=two.id)
+                assert stale(vault) == [], number
+                proved(vault)
+    assert number >= 10
+    assert left_of(place) == left_of(whole)
+
+
+def stale(vault):
+    return vault.access(who("alice")).derived.stale()
+
+
 def selected(kind, roots, choose):
     if kind == "session" and roots:
         return {"session": choose.choice(roots).id}
-    return {"subject": {"subject": "alice"}, "label": {"label": ("case", "0")}}.get(kind, {"tenant": True})
+    if kind == "subject" and roots:
+        return {"subject": "alice"}
+    return {"label": ("case", "0")} if kind == "label" else {"tenant": True}
 
 
 def proved(vault, *, some=True):

@@ -507,7 +507,7 @@ def test_what_is_fenced_or_stale_is_hidden_everywhere_and_no_source(state, vault
 def test_what_a_hold_gave_back_is_found_by_a_search_again(vault, alice, session):
     memory = alice.memories.put((), "m", "tea", sources=[session])
     alice.memories.put((), "n", "milk", sources=[session])
-    moved(vault, memory.id, "stale")
+    moved(vault, memory.id, "erasing")
     assert alice.memories.search(text="tea") == []
     moved(vault, memory.id, "live")
     assert [one.id for one in alice.memories.search(text="tea")] == [memory.id]

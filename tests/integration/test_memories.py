@@ -68,7 +68,7 @@ def test_a_memory_says_what_it_is_and_where_it_came_from(alice, session, put):
     assert found == made
     assert (found.namespace, found.key, found.version, found.state) == (SPACE, "taste", 1, "live")
     assert (found.kind, found.labels, found.reason) == ("summary", {"purpose": "sales"}, None)
-    assert found.on_source_erased == "erase_with_any"
+    assert found.on_source_erased == "recompute"  # what the policy says of a summary
     assert [(one.kind, one.id, one.session_id) for one in found.sources] == [("event", asked.id, session.id)]
 
 

@@ -262,16 +262,16 @@ def test_what_would_erase_otherwise_than_it_says_is_refused(vault, pia, rule, wh
 
 
 def test_what_is_not_enforced_is_said(pia):
-    """D1: kinds that nothing erases by themselves yet, and options that the writer chooses"""
+    """D1: kinds that nothing erases by themselves yet, and what is derived of them"""
     kinds = {"match": {"kind": ["export", "structure", "proof"]}, "expire_after": "900d"}
-    derived = {"derived": {"summary": "recompute"}, "expire_after": "900d"}
+    derived = {"derived": {"summary": "recompute", "export": "recompute"}, "expire_after": "900d"}
     text = paper(kinds, derived) + '\n[[redaction]]\npointer = "/payload/a"\nclass = "secret"\n'
     answer = pia.policies.activate(text)
     assert [sentence.split(":")[0] for sentence in answer.not_enforced] == [
         'rule 1 is not enforced for the kind "export"',
         'rule 1 is not enforced for the kind "structure"',
         'rule 1 is not enforced for the kind "proof"',
-        "derived is not enforced (rule 2)",
+        'derived is not enforced for the kind "export" (rule 2)',
         "field rules ([[redaction]]) are not enforced",
     ]
     assert pia.policies.check(keeps(1, 2)).not_enforced == ()

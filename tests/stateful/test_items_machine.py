@@ -35,6 +35,7 @@ class Items(RuleBasedStateMachine):
         self.live = {}  # session id → owner
         self.versions = {}  # item id → (owner, namespace, key, value, sources, how)
         self.newest = {}  # (owner, namespace, key) → item id
+        self.asked = {}  # (owner, namespace, key) → sources of what is to be made again
 
     def access(self, who, second=False):
         return (self.other if second else self.vault).access(Principal(tenant="acme", subject=who))
@@ -63,6 +64,7 @@ class Items(RuleBasedStateMachine):
         made = memories.put(namespace, key, value, sources=mine, on_source_erased=how)
         self.versions[made.id] = (who, namespace, key, value, mine, how)
         self.newest[who, namespace, key] = made.id
+        self.asked.pop((who, namespace, key), None)
         return made.id
 
     def owner(self, id_):
@@ -95,8 +97,27 @@ class Items(RuleBasedStateMachine):
 
     @rule(session=consumes(sessions))
     def erases(self, session):
-        if session in self.live:
-            self.access(self.live.pop(session)).erasure.erase(session=session)
+        if session not in self.live:
+            return
+        before = set(filter(self.is_there, self.versions))
+        self.access(self.live.pop(session)).erasure.erase(session=session)
+        for name, sources in list(self.asked.items()):
+            if not all(map(self.is_there, sources)):
+                del self.asked[name]
+        for name, item_id in self.newest.items():
+            if item_id in before and not self.is_there(item_id):
+                stays = self.stays(item_id, before)
+                if stays:
+                    self.asked[name] = stays
+
+    def stays(self, item_id, before):
+        """What an item that went just now can be made again from."""
+        sources, how = self.versions[item_id][4:]
+        if how != "recompute" or item_id not in before:
+            return set()
+        there = {one for one in sources if self.is_there(one)}
+        made = [one for one in sources if one in self.versions and one not in there]
+        return there.union(*(self.stays(one, before) for one in made))
 
     @rule(second=st.booleans())
     def is_opened_again(self, second):
@@ -115,6 +136,8 @@ class Items(RuleBasedStateMachine):
             if owner == who and self.is_there(item_id):
                 expected[namespace, key] = self.versions[item_id][3]
         assert {(one.namespace, one.key): one.value for one in memories.list()} == expected
+        asked = {(one.namespace, one.key): {source.id for source in one.sources} for one in self.stale(who)}
+        assert asked == {name[1:]: sources for name, sources in self.asked.items() if name[0] == who}
         for namespace in SPACES:
             below = {
                 place: value for place, value in expected.items() if place[0][: len(namespace)] == namespace
@@ -133,6 +156,9 @@ class Items(RuleBasedStateMachine):
                 else:
                     with pytest.raises(NotFound):
                         memories.get(namespace, key)
+
+    def stale(self, who):
+        return self.access(who).derived.stale()
 
     @invariant()
     def nothing_is_wrong(self):

@@ -327,13 +327,14 @@ def test_terms_hold_everything_that_the_rule_says():
         keeps=((1, 0, DAY_US),),
         grace_us=7 * DAY_US,
         on_expire=2,
-        derived=((3, 1), (4, 3)),
+        derived=((2, 0), (3, 1), (4, 3)),
     )
     assert {kind: bound.option(kind) for kind in DERIVED_KINDS} == {
         **dict.fromkeys(DERIVED_KINDS, "erase_with_any"),
         **derived,
     }
     assert bound.option("no kind") == "erase_with_any"
+    assert bound.words() == derived
 
 
 def test_a_kind_that_no_rule_speaks_of_is_bound_by_its_policy_without_a_date():

@@ -15,6 +15,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from vault.cli.asked_again import list_stale
 from vault.cli.call import OwnerCall, command
 from vault.cli.output import binary_stdout, document, note, replacing, say, show
 from vault.cli.printable import ago, iso, one_line, plural, size, terminal_json
@@ -74,6 +75,7 @@ def register(app: typer.Typer) -> None:
     command(memory, "list")(list_memories)
     command(memory, "search")(search_memories)
     command(memory, "history")(memory_history)
+    command(memory, "stale")(list_stale)
     app.add_typer(memory, name="memory")
     artifact = typer.Typer(rich_markup_mode=None, help="Work on files that were made from sessions.")
     command(artifact, "put")(put_artifact)

@@ -55,7 +55,7 @@ class Artifacts:
         *,
         media_type: str | None = None,
         sources: Iterable[Any] | None = None,
-        on_source_erased: OnSourceErased = "erase_with_any",
+        on_source_erased: OnSourceErased | None = None,
         labels: Mapping[str, str] | None = None,
         reason: str | None = None,
         ttl: timedelta | None = None,
@@ -71,7 +71,7 @@ class Artifacts:
         Raises:
             As ``memories.put``.
         """
-        hung, reason = check_rule(on_source_erased, ARTIFACT, reason)
+        rule = check_rule(on_source_erased, ARTIFACT, reason)
         about: dict[str, Any] = {"namespace": [], "key": name}
         if check_media_type(media_type) is not None:
             about["media_type"] = media_type
@@ -83,7 +83,7 @@ class Artifacts:
             stream=_stream(content),
             about=about,
             labels=check_labels(labels),
-            hung=hung,
+            rule=rule,
             ttl_us=ttl_us(ttl),
         )
         row, about = put(self._log, self._authorise, draft, named(self._log, sources))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from vault.derived.opening import Opener, open_body
 from vault.errors import LimitExceeded
+from vault.sealing.item_rows import STALE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,7 +153,8 @@ def _walk(log: Log, grant: Grant, space: bytes, *, page: int = _PAGE) -> Iterato
                 space, grant.tenant.tenant_id, grant.owner, after=after, limit=page
             )
             opener = Opener(log, grant.tenant, grant.owner, reader)
-            shown = [opener.if_shown(row) for row in listed]
+            # What is asked for again never becomes an item; another one takes its place.
+            shown = [opener.if_shown(row) for row in listed if row.state != STALE]
         yield from shown
         if len(listed) < page:
             return

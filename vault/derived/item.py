@@ -186,14 +186,14 @@ def check_media_type(media_type: str | None) -> str | None:
     return None if media_type is None else check_name(media_type, "a media type", _MEDIA_TYPE_LENGTH_MAX)
 
 
-def check_rule(rule: str, kind: str, reason: str | None) -> tuple[str, str | None]:
-    """How an item hangs for what is to happen when a source goes, and the reason, checked.
+def check_rule(rule: str | None, kind: str, reason: str | None) -> str | None:
+    """What is to happen when a source goes, checked with its reason; None where the policy says it.
 
     Raises:
         InvalidInput: no such rule; one that this kind may not have; or one that needs a reason.
     """
-    if not isinstance(rule, str) or rule not in HUNG:
-        raise InvalidInput(f"on_source_erased is one of {', '.join(HUNG)}")
+    if rule is not None and (not isinstance(rule, str) or rule not in HUNG):
+        raise InvalidInput(f"on_source_erased is one of {', '.join(HUNG)}, or left out")
     if reason is not None:
         check_name(reason, "a reason", REASON_LENGTH_MAX)
     if rule == "detach" and kind not in DETACHED_KINDS:
@@ -202,7 +202,7 @@ def check_rule(rule: str, kind: str, reason: str | None) -> tuple[str, str | Non
         )
     if rule == "detach" and reason is None:
         raise InvalidInput("to detach an item from its sources, say why nothing of them is in it (reason)")
-    return HUNG[rule], reason
+    return rule
 
 
 def ttl_us(ttl: timedelta | None) -> int | None:

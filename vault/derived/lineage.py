@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from vault.derived.item import ABSENT, ARTIFACT, item_name
+from vault.derived.item import ABSENT, ARTIFACT, check_limit, item_name
 from vault.derived.opening import READABLE, Opener, is_shown
 from vault.derived.sources import PREFIXES, Named, decode
+from vault.derived.stale import STALE_MAX, Stale, stale
 from vault.errors import NotFound, Tampered
 from vault.model import format_id, parse_id
 from vault.sessions.log import is_live
@@ -49,6 +50,26 @@ class Derived:
     def __init__(self, log: Log, authorise: Leave) -> None:
         """Made by ``Vault.access``; ``authorise`` gives leave for one action at a time."""
         self._log, self._authorise = log, authorise
+
+    def stale(self, *, limit: int = 100) -> list[Stale]:
+        """What went with one of its sources and is to be made again from the others (``recompute``).
+
+        A new version under the same name settles it. It goes with the next of its sources, and at its time
+        limit.
+
+        Args:
+            limit: at most so many, up to 1,000.
+
+        Raises:
+            InvalidInput: a limit out of range.
+            Tampered: one of the requests was changed, moved or forged.
+        """
+        check_limit(limit, STALE_MAX)
+        try:
+            grant = self._authorise("read")
+        except NotFound:
+            return []  # a new tenant, or no leave: both look empty
+        return stale(self._log, grant, limit)
 
     def lineage(self, id: str) -> Node:
         """What a session or derived item came from, down to the log, and what the principal made from it.

@@ -56,7 +56,7 @@ class Memories:
         value: Any,
         *,
         sources: Iterable[Any] | None = None,
-        on_source_erased: OnSourceErased = "erase_with_any",
+        on_source_erased: OnSourceErased | None = None,
         labels: Mapping[str, str] | None = None,
         kind: str = "memory",
         reason: str | None = None,
@@ -70,20 +70,20 @@ class Memories:
             value: JSON, up to 1 MiB.
             sources: the sessions, events, memories and artifacts it was made from, or their ids, up to 256.
                 Left out within a run: all that the run has read through the vault.
-            on_source_erased: what happens when a source goes: ``erase_with_any``, ``recompute`` (unreadable
-                at once, until it is made anew), ``erase_with_last`` (when the last goes), or, for a cache
-                with nothing of its sources in it, ``detach``.
+            on_source_erased: when a source goes: ``erase_with_any``, ``recompute`` (unreadable at once, until
+                it is made anew), ``erase_with_last``, or, for a cache with nothing of its sources in it,
+                ``detach``. Left out: what their policy says of this kind, else ``erase_with_any``.
             labels: up to 32 names and values; retention policies go by them.
             kind: ``memory``, ``summary``, ``embedding`` or ``cache``.
             reason: why sources do not count that the run has read; needed to detach. Kept sealed.
             ttl: hides and erases it earlier than the policy would.
 
         Raises:
-            InvalidInput: something cannot be stored as given; or there is no source, outside of a run.
+            InvalidInput: it cannot be stored as given; it has no source; or a policy asks for more care.
             LimitExceeded: it is too large, or has too many sources.
             NotFound: a source is not there for this principal, or is being erased.
         """
-        hung, reason = check_rule(on_source_erased, check_kind(kind), reason)
+        rule = check_rule(on_source_erased, check_kind(kind), reason)
         spaces = check_namespace(namespace)
         about: dict[str, Any] = {"namespace": list(spaces), "key": key}
         if reason is not None:
@@ -94,7 +94,7 @@ class Memories:
             body=check_value(value),
             about=about,
             labels=check_labels(labels),
-            hung=hung,
+            rule=rule,
             ttl_us=ttl_us(ttl),
         )
         row, about = put(self._log, self._authorise, draft, named(self._log, sources))

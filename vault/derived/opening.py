@@ -13,7 +13,7 @@ from vault.errors import Erased, NotFound, Tampered
 from vault.policy.retention import Times, decide, is_visible
 from vault.policy.terms import decode as decode_terms
 from vault.sealing import item_rows, rows
-from vault.sealing.item_rows import LIVE, SUPERSEDED
+from vault.sealing.item_rows import LIVE, STALE, SUPERSEDED
 from vault.sealing.payload import unseal, unseal_stream
 
 if TYPE_CHECKING:
@@ -192,7 +192,18 @@ def expires_us(row: ItemRow) -> int | None:
 
 
 def open_about(keys: EpochKeys, row: ItemRow) -> dict[str, Any]:
-    """What is sealed beside the body of a verified row: namespace, key, labels, media type, reason."""
+    """What is sealed beside the body of a verified row: namespace, key, labels, media type, reason.
+
+    Raises:
+        Erased: the row only asks for an item again: nothing reads it, or binds it by a policy, as one.
+    """
+    if row.state == STALE:
+        raise Erased("what this names was erased, and is only asked for again")
+    return open_naming(keys, row)
+
+
+def open_naming(keys: EpochKeys, row: ItemRow) -> dict[str, Any]:
+    """As ``open_about``, also of a row that only asks for an item again."""
     about: dict[str, Any] = json_value(unseal(keys.payload, keys.context(b"about"), row.about))
     return about
 

@@ -6,9 +6,11 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
+from vault.derived import options
 from vault.derived.item import ABSENT_SOURCE, ARTIFACT
 from vault.derived.opening import READABLE, Opener, is_shown
 from vault.derived.sources import Named, Source, encode, refuse_fewer
+from vault.derived.stale import over
 from vault.encoding import canonical_json
 from vault.errors import Erased, InvalidInput, LimitExceeded, NotFound, Tampered
 from vault.model import STREAM_BYTES_MAX, format_id, uuid7
@@ -18,7 +20,7 @@ from vault.policy.terms import decode as decode_terms
 from vault.policy.terms import encode as encode_terms
 from vault.ports.items import ItemRow
 from vault.sealing import item_rows, rows
-from vault.sealing.item_rows import LIVE, SUPERSEDED
+from vault.sealing.item_rows import LIVE, STALE, SUPERSEDED
 from vault.sealing.payload import seal, seal_stream
 from vault.sessions.log import JSON, STREAM, verified_session
 from vault.sessions.place import locate
@@ -49,7 +51,7 @@ class Draft:
     stream: BinaryIO | None = field(default=None, repr=False)
     about: dict[str, Any] = field(repr=False)
     labels: dict[str, str] = field(repr=False)
-    hung: str
+    rule: str | None  # what happens when a source goes; None: by the policy
     ttl_us: int | None = None
 
 
@@ -59,6 +61,7 @@ class _Chosen(NamedTuple):
     source: Source
     grant: Grant
     wrapping: bytes
+    voice: options.Voice
     item: EpochKeys | None = None
     depth: int = 0
 
@@ -72,7 +75,7 @@ def put(log: Log, leave: Leave, draft: Draft, named: Sequence[Named]) -> tuple[I
     Raises:
         NotFound: a source is not there for this caller, or is being erased.
         InvalidInput: a source is seen only as a view; or the run has read more, and nobody says why that
-            does not count.
+            does not count; or the policy asks for a more careful rule.
         LimitExceeded: it is derived from what was derived too often; or a stream is too long.
         StorageUnavailable: nothing was written.
     """
@@ -89,13 +92,16 @@ def put(log: Log, leave: Leave, draft: Draft, named: Sequence[Named]) -> tuple[I
             "log, and say why the others do not count (reason)"
         )
     item_id = uuid7()
-    hung = "any" if draft.hung == "recompute" else draft.hung
+    rule = _hung(draft, chosen)
+    hung = "any" if rule == "recompute" else rule
     wrappings = [] if hung == "free" else [one.wrapping for one in chosen]
     # Durable before anything is sealed under it.
     keys = log.keys.create_item(grant.tenant, grant.owner, item_id, hung, wrappings)
     body, about = _body(log, keys, draft)
     about |= {**draft.about, "depth": depth, "labels": draft.labels}
-    row = _row(log, grant, draft, item_id)._replace(**body, sources=encode(one.source for one in chosen))
+    about |= options.kept(one.voice for one in chosen)
+    row = _row(log, grant, draft, item_id, rule)
+    row = row._replace(**body, sources=encode(one.source for one in chosen))
     sealed = seal(keys.payload, keys.context(b"about"), canonical_json(about), log.sealing)
     row = row._replace(about=sealed)
     try:
@@ -103,6 +109,11 @@ def put(log: Log, leave: Leave, draft: Draft, named: Sequence[Named]) -> tuple[I
     except NotFound:
         raise NotFound(ABSENT_SOURCE) from None
     return stored, about
+
+
+def _hung(draft: Draft, chosen: Sequence[_Chosen]) -> str:
+    reason = draft.about.get("reason")
+    return options.hung_by(draft.rule, draft.kind, reason, (one.voice for one in chosen))
 
 
 def _looked_up(log: Log, leave: Leave, grant: Grant, named: Sequence[Named]) -> list[_Chosen]:
@@ -127,7 +138,8 @@ def _looked_up(log: Log, leave: Leave, grant: Grant, named: Sequence[Named]) -> 
             if one.kind not in {"item", source.kind}:
                 raise NotFound(ABSENT_SOURCE)
             depth = opened.about["depth"]
-            found = _Chosen(source, grant, opened.keys.wrapping, opened.keys, depth)
+            voice = options.of_item(opened)
+            found = _Chosen(source, grant, opened.keys.wrapping, voice, opened.keys, depth)
         chosen[found.source] = found
     return list(chosen.values())
 
@@ -145,10 +157,10 @@ def _checked(grant: Grant) -> Grant:
 
 
 def _session(log: Log, grant: Grant, session_id: bytes) -> _Chosen:
-    with verified_view(log, grant, session_id):
-        pass
+    with verified_view(log, grant, session_id) as found:
+        voice = options.of_session(found.row.retention)
     keys = log.keys.epoch(grant.tenant, grant.owner, session_id, 0)
-    return _Chosen(Source("session", session_id, 0), grant, keys.wrapping)
+    return _Chosen(Source("session", session_id, 0), grant, keys.wrapping, voice)
 
 
 def _event(log: Log, leaves: dict[bytes, Grant], named: Named) -> _Chosen:
@@ -165,11 +177,12 @@ def _event(log: Log, leaves: dict[bytes, Grant], named: Named) -> _Chosen:
             continue
         holder_id, whose = holder.row.session_id, _checked(grant.of(holder.row.session_id))
         keys = log.keys.epoch(whose.tenant, whose.owner, holder_id, row.epoch)
-        return _Chosen(Source("event", holder_id, row.epoch, row.event_id), whose, keys.wrapping)
+        voice = options.of_session(holder.row.retention)
+        return _Chosen(Source("event", holder_id, row.epoch, row.event_id), whose, keys.wrapping, voice)
     raise NotFound(ABSENT_SOURCE)
 
 
-def _row(log: Log, grant: Grant, draft: Draft, item_id: bytes) -> ItemRow:
+def _row(log: Log, grant: Grant, draft: Draft, item_id: bytes, hung: str) -> ItemRow:
     """The row of a new item without what is sealed, its sources, version and MAC."""
     now_us = log.clock.now_us()
     retention = _retention(log, grant, draft)
@@ -185,7 +198,7 @@ def _row(log: Log, grant: Grant, draft: Draft, item_id: bytes) -> ItemRow:
         space=blind("space", draft.kind, *draft.names[:-1]),
         version=0,
         state=LIVE,
-        hung=draft.hung,
+        hung=hung,
         sources=b"",
         created_us=now_us,
         changed_us=now_us,
@@ -273,15 +286,17 @@ def _check_item(log: Log, grant: Grant, keys: EpochKeys, item_id: bytes, transac
 
 
 def _supersede(log: Log, grant: Grant, before: ItemRow, row: ItemRow, transaction: Transaction) -> None:
-    """Mark the version before; one that is being erased stays as it is."""
+    """Mark the version before, or what asked for this one; one that is being erased stays as it is."""
     if before.name != row.name or before.owner != row.owner:
         raise Tampered("the database answered with another derived item")
-    if before.state != LIVE:
+    if before.state not in {LIVE, STALE}:
         return
     keys = Opener(log, grant.tenant, grant.owner, transaction).keys_of(before)
     if keys is None:
         return  # its key went with a source, and its row is about to
     after = before._replace(state=SUPERSEDED, changed_us=row.created_us)
     after = after._replace(mac=item_rows.item_mac(keys.mac, after))
+    if before.state == STALE:
+        after = over(before, keys)
     if not transaction.items.move(after, before):
         raise Tampered("the database does not take a new version: its rules were changed")

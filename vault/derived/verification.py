@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from vault.derived.opening import READABLE, Opened, Opener, open_about, open_body, open_stream
+from vault.derived.opening import READABLE, Opened, Opener, open_body, open_naming, open_stream
 from vault.derived.sources import DERIVED, decode
 from vault.errors import KeyUnavailable, StorageUnavailable, Tampered, VaultError
 from vault.model import format_id
@@ -127,7 +127,7 @@ class ItemsVerification:
         if tenant is None:
             raise KeyUnavailable("the key store holds no key for this derived item's tenant")
         keys = self._keys(tenant, reader, row)
-        return None if keys is None else Opened(row, keys, open_about(keys, row))
+        return None if keys is None else Opened(row, keys, open_naming(keys, row))
 
     def _keys(self, tenant: TenantKeys, reader: Reader, row: ItemRow) -> EpochKeys | None:
         if row.state not in _FENCED:

@@ -11,7 +11,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from vault.erasure import operations
+from vault.erasure import again, operations
 from vault.erasure.delete import delete
 from vault.erasure.facts import gather, tags_of
 from vault.erasure.fence import BATCH, SESSION, fence, restrict, stored_session
@@ -94,10 +94,12 @@ class Execution:
         """
         now_us = self.log.clock.now_us()
         order = replace(order, about=order.about | {"external": self.outbox.waiting()})
+        requests = again.prepared(self.log, tenant, operation_id, order.items)
 
         def work(transaction: Transaction) -> Operation:
             guard(transaction)
             operation = operations.add(self.log, transaction, tenant, operation_id, order, now_us)
+            again.add(transaction, tenant, requests)
             # What fits is fenced in the same transaction; the rest in those that follow, before any key goes.
             fence(self.log, transaction, tenant, order.going()[:BATCH])
             return operation
@@ -174,6 +176,7 @@ class Execution:
 
         def work(transaction: Transaction) -> Operation:
             restrict(self.log, transaction, tenant, kept, requested_us)
+            again.settle(self.log, transaction, operation, condemned.held)
             return operations.move(self.log, transaction, operation, CONDEMNED, order)
 
         self.step("condemned")

@@ -72,12 +72,11 @@ def not_enforced(policy: Policy, *, redaction: bool = False) -> tuple[str, ...]:
         for kind in rule.kinds
         if kind in _LATER
     ]
-    numbers = [str(number) for number, rule in enumerate(policy.rules, 1) if rule.derived]
-    if numbers:
-        said.append(
-            f"derived is not enforced (rule {', '.join(numbers)}): whoever writes a derived item chooses "
-            "what happens to it when a source goes"
-        )
+    said += [
+        f'derived is not enforced for the kind "export" (rule {number}): {_LATER["export"]}'
+        for number, rule in enumerate(policy.rules, 1)
+        if "export" in rule.derived
+    ]
     if redaction:
         said.append("field rules ([[redaction]]) are not enforced: views go by the vault's own")
     return tuple(said)

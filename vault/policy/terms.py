@@ -38,7 +38,8 @@ class Terms(NamedTuple):
         grace_months: with ``grace_us`` how long it can be restored after it expired; both 0: not at all.
         grace_us: see there.
         on_expire: what is done when it is due.
-        derived: kind and option of what was made from it; a kind that is not there: ``erase_with_any``.
+        derived: kind and option of what was made from it; a kind that is not there: ``erase_with_any``
+            where nobody chooses.
         restored_us: when it was last restored: its expiry is counted from then. 0: never.
         requested_us: when a person asked for its erasure. 0: nobody did.
     """
@@ -60,6 +61,10 @@ class Terms(NamedTuple):
         """What happens to something of this kind that was made from the item, when the item goes."""
         code = KINDS.index(kind) if kind in KINDS else -1
         return DERIVED_OPTIONS[dict(self.derived).get(code, 0)]
+
+    def words(self) -> dict[str, str]:
+        """What it says of kinds that are made from it: nobody may choose less than that."""
+        return {KINDS[kind]: DERIVED_OPTIONS[option] for kind, option in self.derived}
 
 
 #: Nothing binds it: it is kept for ever, and visible.
@@ -273,12 +278,11 @@ def _outlasts(first: Duration, second: Duration) -> bool:
 
 
 def _derived(rule: Rule) -> tuple[tuple[int, int], ...]:
-    codes = (
+    return tuple(
         (KINDS.index(kind), DERIVED_OPTIONS.index(rule.derived[kind]))
         for kind in DERIVED_KINDS
         if kind in rule.derived
     )
-    return tuple((kind, option) for kind, option in codes if option)
 
 
 def clampings(policy: Policy, bounds: Bounds) -> tuple[str, ...]:

@@ -866,3 +866,12 @@ FROM items
 WHERE tenant_id = :tenant_id AND (owner, space, no) > (:owner, :space, :no) AND state <> 'erasing'
 ORDER BY owner, space, no
 LIMIT :limit;
+
+-- name: stale_items
+-- A page of what an owner is asked to make again.
+SELECT no, item_id, tenant_id, owner, kind, name, space, version, state, hung, sources, created_us, changed_us,
+       retention, due_hour, content, about, body, address, size, mac
+FROM items
+WHERE tenant_id = :tenant_id AND owner = :owner AND (space, no) > (:space, :no) AND state = :state
+ORDER BY space, no
+LIMIT :limit;
