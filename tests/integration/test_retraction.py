@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from vault import NewEvent, Principal, Vault, new_event_id
-from vault.errors import Conflict, Erased, InvalidInput, NotFound
+from vault.errors import Conflict, Erased, InvalidInput, NotFound, SessionEnded
 from vault.model import event_bytes
 from vault.policy.epochs import EPOCH_MAX
 from vault.sessions.log import RETRACTED
@@ -295,3 +295,19 @@ def test_a_refused_append_leaves_no_file_behind(place, session, epoch):
     assert [path for path in (place / "blobs").rglob("*") if path.is_file()] == []
     session.append("chat.item", raw=body, epoch=epoch)
     assert len([path for path in (place / "blobs").rglob("*") if path.is_file()]) == 1
+
+
+def test_events_of_a_session_that_ended_can_still_be_erased(vault, session):
+    """D5: and nothing else is appended by it"""
+    first, _ = items(session, "a", "b")
+    session.end()
+    with pytest.raises(SessionEnded):
+        session.retract([first.id], also=[NewEvent(type="chat.note", payload=1)])
+    session.retract([first.id])
+    assert told(session) == [None, {"said": word("b")}]
+    session.retract_epoch(1)
+    assert told(session) == [None, None]
+    assert session.info().state == "ended"
+    with pytest.raises(SessionEnded):
+        session.append("chat.note", 1)
+    assert vault.verify().ok

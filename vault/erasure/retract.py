@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from vault.erasure import facts
 from vault.erasure.execute import fingerprint_of
 from vault.erasure.fence import SESSION
-from vault.errors import Conflict, InvalidInput, StorageUnavailable, Tampered
+from vault.errors import Conflict, InvalidInput, SessionEnded, StorageUnavailable, Tampered
 from vault.model import BATCH_MAX, NewEvent, uuid7
 from vault.policy.epochs import EPOCH_MAX, generation_range
 from vault.policy.plan import Item
@@ -66,6 +66,8 @@ def retract(
             raise InvalidInput("this epoch goes only with its session; give the number of another one")
     log, session_id = parts.log, session.session_id
     with verified_view(log, grant, session_id) as found:
+        if also and found.row.state != "active":
+            raise SessionEnded
         known = retracted_of(log, found)
         going = _own(session_id, [locate(found, one) for one in dict.fromkeys(events)])
         named = [row for row in going if not known.takes(row)]

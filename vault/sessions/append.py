@@ -257,7 +257,7 @@ class _Append:
             if terms.holder is not None:
                 raise Fenced(_GOING)
             raise NotFound("there is no such session")
-        if row.state != "active":
+        if row.state != "active" and terms.retracting is None:  # an ended session can still be erased of
             raise SessionEnded
         if terms.expect_head is not None and terms.expect_head != row.head_seq:
             raise Conflict(
