@@ -331,7 +331,7 @@ def test_what_is_resumed_is_ones_own_and_there(store, vault, principal, tmp_path
 
 
 def test_to_continue_is_to_resume_what_was_used_last(store, tmp_path, project):
-    """S1, A3: but for what is a subagent's, or empty."""
+    """S1, A3: but for what is a delegated agent's, or empty."""
 
     async def continued():
         async with store.conversation(options(tmp_path, continue_conversation=True)) as ready:

@@ -210,7 +210,7 @@ def test_a_fork_is_a_conversation_of_its_own(store, work, key):
     assert info.custom_title == "the fork"
 
 
-def test_the_transcripts_of_subagents_are_listed_and_read(store, work, key):
+def test_the_transcripts_of_delegates_are_listed_and_read(store, work, key):
     """A3."""
 
     async def read():

@@ -175,7 +175,7 @@ def test_what_comes_after_an_erasure_is_refused_and_brings_nothing_back(store, a
     run(late_writer())
 
 
-def test_a_subagents_transcript_that_was_erased_is_not_begun_again(store, alice):
+def test_a_delegates_transcript_that_was_erased_is_not_begun_again(store, alice):
     """D4, D7: while the conversation goes on."""
 
     async def late_writer():
@@ -232,7 +232,7 @@ def test_an_empty_batch_makes_no_conversation(store, alice):
     assert alice.sessions.find().items == ()
 
 
-def test_a_subagent_alone_makes_no_conversation_to_list(store):
+def test_a_delegate_alone_makes_no_conversation_to_list(store):
     """A3: its transcript may be there before the main one is."""
 
     async def before_main():
@@ -386,7 +386,7 @@ def test_a_conversation_that_was_never_written_is_refused_unless_none_is_asked_f
     assert run(VaultSessionStore(alice, unknown_is_none=True).load(MAIN)) is None
 
 
-def test_deleting_takes_the_subagents_and_what_came_from_it_and_nothing_else(store, alice, files_with, vault):
+def test_deleting_takes_the_delegates_and_what_came_from_it_and_nothing_else(store, alice, files_with, vault):
     """D4, D5, D6, A3."""
     kept = {**MAIN, "session_id": OTHER}
     elsewhere = {**MAIN, "project_key": "another"}
@@ -431,8 +431,8 @@ def test_erasing_a_subpath_leaves_the_others_and_the_conversation(store, alice):
     assert "secret" not in str([event.payload for event in session.events()])
 
 
-def test_subagents_whose_entries_share_a_type_are_told_apart(store, monkeypatch):
-    """D4, A3: a session has no more types than it may, however many subagents."""
+def test_delegates_whose_entries_share_a_type_are_told_apart(store, monkeypatch):
+    """D4, A3: a session has no more types than it may, however many delegated agents."""
     monkeypatch.setattr(claude_agent_transcript, "_AGENT_TYPES", 2)
     keys = [{**MAIN, "subpath": f"agent {number}"} for number in range(5)]
 
@@ -496,7 +496,7 @@ def test_two_that_resume_one_conversation_lose_nothing_of_each_other(vault, prin
         assert [one for one in seen[0] if one in said[writer]] == said[writer]
 
 
-def test_subagents_that_begin_at_once_get_a_transcript_each(store):
+def test_delegates_that_begin_at_once_get_a_transcript_each(store):
     """A3, D4."""
     keys = [{**MAIN, "subpath": f"subagents/agent-{number}"} for number in range(6)]
 

@@ -37,7 +37,7 @@ def run(call):
 
 @pytest.fixture
 def filled(place):
-    """A closed vault with two conversations of four entries, and a subagent in each."""
+    """A closed vault with two conversations of four entries, and a delegated agent in each."""
     with Vault.create(place, settings={"synchronous": "NORMAL"}) as vault:
         store = VaultSessionStore(vault.access(ALICE))
         for conversation, key in enumerate(KEYS):
@@ -100,7 +100,7 @@ def an_entry_removed(connection):
     connection.execute("DELETE FROM events WHERE session_no = ? AND seq = 2", (numbers(connection)[0],))
 
 
-def a_subagents_entry_made_one_of_the_conversation(connection):
+def a_delegates_entry_made_one_of_the_conversation(connection):
     no = numbers(connection)[0]
     found = connection.execute(
         "SELECT seq FROM events WHERE session_no = ? AND type GLOB 'claude.agent.*'", (no,)
@@ -118,7 +118,7 @@ def a_subagents_entry_made_one_of_the_conversation(connection):
         names_swapped,
         a_plaintext_row,
         an_entry_removed,
-        a_subagents_entry_made_one_of_the_conversation,
+        a_delegates_entry_made_one_of_the_conversation,
     ],
 )
 def test_what_was_edited_is_not_resumed(filled, edit):
@@ -202,7 +202,7 @@ def test_nothing_is_in_clear_in_any_file(place, files_with, tmp_path):
             assert files_with(form) == []
 
 
-def test_what_is_erased_of_a_subagent_is_in_no_file(place, files_with):
+def test_what_is_erased_of_a_delegate_is_in_no_file(place, files_with):
     """D6, K1: nor can an old copy of the data be read, for its key is gone; the conversation is."""
     with Vault.create(place) as vault:
         store = VaultSessionStore(vault.access(ALICE))

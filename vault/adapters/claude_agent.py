@@ -88,7 +88,7 @@ class VaultSessionStore:
         again, after an error or a crash, adds what is missing and nothing else.
 
         Raises:
-            Erased: the conversation, or this subagent's transcript, was erased.
+            Erased: the conversation, or this delegated agent's transcript, was erased.
             StorageUnavailable: append the same entries again.
         """
         if entries:
@@ -116,7 +116,7 @@ class VaultSessionStore:
         return await settled(self._summaries, project_key)
 
     async def delete(self, key: SessionKey) -> None:
-        """Erase a conversation with its subagents' transcripts and all that came from it; or one subpath.
+        """Erase a conversation, delegated agents' transcripts and all that came from it; or one subpath.
 
         When this returns it is unreadable, its keys are destroyed and its bytes are gone; the vault has a
         receipt. What was never written stays so.
@@ -326,7 +326,7 @@ class VaultSessionStore:
         return session is not None and Transcript(session).first() is not None
 
     def _newest(self, project: str) -> str | None:
-        """The conversation of a project that was used last, and is no subagent's."""
+        """The conversation of a project that was used last, and is no delegated agent's."""
 
         def own(transcript: Transcript, session_id: str, _: SessionSummary) -> str | None:
             first = transcript.first()

@@ -35,7 +35,7 @@ def beside_transcript(config_dir: str | Path, project_key: str, session_id: str)
 
 
 def transcripts(beside: Path) -> Iterator[tuple[str | None, list[Any]]]:
-    """The main transcript and those of subagents, by subpath; a line that is no JSON is left out."""
+    """The main transcript and those of delegated agents, by subpath; a line that is no JSON is left out."""
     main = beside.with_suffix(".jsonl")
     if main.is_file():
         yield None, _entries(main)

@@ -1,9 +1,9 @@
 """One conversation of the Claude Agent SDK as a session of the vault.
 
-The main transcript and those of its subagents are one session, so that whatever erases it, keeps it or
+The main transcript and those of its delegated agents are one session, so that whatever erases it, keeps it or
 exports it takes all of them. Each entry is an event: ``claude.entry`` of the main transcript, otherwise
-``claude.agent.<n>``, under the epoch of its subpath, which can be erased alone. ``subagent.begun`` says which
-epoch is a subpath's, ``subagent.erased`` which subpath is not to be begun again. ``claude.summary`` says from
+``claude.agent.<n>``, under the epoch of its subpath, which can be erased alone. ``delegate.begun`` says which
+epoch is a subpath's, ``delegate.erased`` which subpath is not to be begun again. ``claude.summary`` says from
 which entries the SDK's summary follows; it holds nothing of them, so that they can expire before the rest.
 """
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from vault.sessions.session import Session
 
 ENTRY: Final = "claude.entry"
-SUBPATH: Final = "subagent.begun"
-SUBPATH_ERASED: Final = "subagent.erased"
+SUBPATH: Final = "delegate.begun"
+SUBPATH_ERASED: Final = "delegate.erased"
 SUMMARY: Final = "claude.summary"
 #: The label that holds the secret of a session from which ids of its events are made.
 OF_IDS: Final = "ids"
-#: Types that the entries of subagents are spread over, so that one is read without most of the others; a
-#: session holds at most 256 types.
+#: Types that the entries of delegated agents are spread over, so that one is read without most of the
+#: others; a session holds at most 256 types.
 _AGENT_TYPES: Final = 128
 #: A summary is stored as often as so many events, and what came since is folded in on reading.
 _SUMMARY_EVERY: Final = 32
@@ -126,7 +126,9 @@ class Transcript:
             return True
         number = 1 + sum(1 for _ in self.session.events(types=[SUBPATH]))
         if number > EPOCH_MAX:
-            raise LimitExceeded(f"a conversation holds the transcripts of at most {EPOCH_MAX} subagents")
+            raise LimitExceeded(
+                f"a conversation holds the transcripts of at most {EPOCH_MAX} delegated agents"
+            )
         begun = NewEvent(type=SUBPATH, payload={"subpath": subpath}, epoch=number)
         events = self._events_of(subpath, number, entries)
         try:
@@ -191,7 +193,9 @@ class Transcript:
                 numbers[event.payload["subpath"]] = event.epoch
             erased = event.type == SUBPATH_ERASED and asked is not None and not self._reuse
             if erased and event.payload["digest"] == self._digest(asked or ""):
-                raise Erased("the transcript of this subagent was erased; its subpath is never used again")
+                raise Erased(
+                    "the transcript of this delegated agent was erased; its subpath is never used again"
+                )
         return numbers
 
     def _stored_summary(self) -> Any:
