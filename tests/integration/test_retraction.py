@@ -272,6 +272,26 @@ def test_no_process_that_opens_the_vault_takes_an_erased_epoch_for_an_erased_ses
         assert vault.verify().ok
 
 
+def test_what_was_made_from_an_event_goes_with_its_epoch(vault, session):
+    """D4, invariants 10 and 17: unreadable at once, at whatever remove, and the vault verifies"""
+    (item,) = items(session, "a", epoch=1)
+    kept = items(session, "b", epoch=2)[0]
+    access = vault.access(ALICE)
+    first = access.memories.put(("facts",), "first", {"n": 1}, sources=[item])
+    access.memories.put(("facts",), "second", {"n": 2}, sources=[first])
+    access.memories.put(("facts",), "other", {"n": 3}, sources=[kept])
+    session.retract([item.id])
+    assert len(access.memories.search()) == 3  # the key of its epoch is there, as of all that is in it
+    session.retract_epoch(1)
+    assert [memory.key for memory in access.memories.search()] == ["other"]
+    for key in ("first", "second"):
+        with pytest.raises(NotFound):
+            access.memories.get(("facts",), key)
+    assert vault.verify().ok
+    assert access.erasure.erase(session=session.id).state == "verified"
+    assert vault.verify().ok
+
+
 def test_a_memory_stays_known_as_made_from_the_session(vault, session):
     """D4: what was derived goes with the session, whatever of it was erased before"""
     (item,) = items(session, "a")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from vault.derived.opening import READABLE, Opened, Opener, open_body, open_naming, open_stream
 from vault.derived.sources import DERIVED, decode
-from vault.errors import KeyUnavailable, StorageUnavailable, Tampered, VaultError
+from vault.errors import Erased, KeyUnavailable, StorageUnavailable, Tampered, VaultError
 from vault.model import format_id
 from vault.policy.durations import HOUR_US
 from vault.policy.retention import Times, due_us
@@ -86,6 +86,27 @@ class ItemsVerification:
         prefix = "art" if row.kind == "artifact" else "mem"
         return format_id(prefix, row.item_id) if isinstance(row.item_id, bytes) else f"item number {row.no}"
 
+    def _lost(self, reader: Reader, row: ItemRow) -> bool:
+        """Whether an item that does not open should: not when it went with an event that it came from."""
+        should = self._with_keys and row.state in READABLE and not self._unfinished
+        return should and not self._went_with_an_event(reader, row)
+
+    def _went_with_an_event(self, reader: Reader, row: ItemRow) -> bool:
+        """Whether the epoch of an event that it came from, at whatever remove, was destroyed by itself."""
+        tenant = self._log.keys.tenant_by_id(row.tenant_id)
+        for source in decode(row.sources):
+            if source.kind == "event" and source.epoch and tenant is not None:
+                owner = reader.owner_of(source.id, row.tenant_id) or b""
+                try:
+                    self._log.keys.epoch(tenant, owner, source.id, source.epoch)
+                except Erased:
+                    return True
+            elif source.kind in {"memory", "artifact"}:
+                before = reader.items.by_id(source.id, row.tenant_id, row.owner)
+                if before is not None and self._went_with_an_event(reader, before):
+                    return True
+        return False
+
     def _row(self, reader: Reader, row: ItemRow) -> Iterator[Found]:
         place = self._place(row)
         if not is_sound(row):
@@ -105,7 +126,7 @@ class ItemsVerification:
             opened = self._opened(reader, row) if self._with_keys else None
             if opened is not None:
                 yield from self._names(row, opened, place)
-            elif self._with_keys and row.state in READABLE and not self._unfinished:
+            elif self._lost(reader, row):
                 yield Found("item_source", place, "what its key hangs on is gone, and it is not")
         except VaultError as error:
             yield Found("item_row", place, str(error))

@@ -15,7 +15,7 @@ from vault.erasure.execute import fingerprint_of
 from vault.erasure.fence import SESSION
 from vault.errors import Conflict, InvalidInput, SessionEnded, StorageUnavailable, Tampered
 from vault.model import BATCH_MAX, NewEvent, uuid7
-from vault.policy.epochs import EPOCH_MAX, generation_range
+from vault.policy.epochs import EPOCH_MAX, generation_of, generation_range
 from vault.policy.plan import Item
 from vault.ports.keys import Doomed
 from vault.ports.records import BlobRow
@@ -86,9 +86,10 @@ def retract(
         )
     result = append(log, grant, session, told, Terms(posted=True, retracting=work.run)) if told else []
     if fresh:
-        if any(parts.store.epochs_of(session_id)):
-            # Once more: what was written until the fact, which is erased too, may have made another key.
-            _condemn(parts, grant, operation, session_id, fresh, tags)
+        live = {generation_of(epoch) for epoch in parts.store.epochs_of(session_id)}
+        if again := [one for one in fresh if one in live]:
+            # What was written until the fact, which is erased too, made another key.
+            _condemn(parts, grant, operation, session_id, again, tags)
         parts.store.destroy(operation)
     finish(parts, work.files)
     return result

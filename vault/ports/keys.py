@@ -144,7 +144,7 @@ class Destruction(Protocol):
         ...
 
     def epochs_of(self, session_id: bytes) -> list[int]:
-        """The numbers of a session's keys, dying ones among them."""
+        """The numbers of a session's keys, without those that are dying."""
         ...
 
     def epochs_due(self, hour: int) -> Iterator[Epoch]:

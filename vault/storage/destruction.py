@@ -91,7 +91,7 @@ class SqlDestruction:
             return {whole(scope) for (scope,) in graves}
 
     def epochs_of(self, session_id: bytes) -> list[int]:
-        """The numbers of a session's keys."""
+        """The numbers of a session's keys that are not dying."""
         place = {"purpose": "epoch", "scope": session_id}
         with self._database.snapshot() as connection:
             return [epoch for (epoch,) in connection.execute(STATEMENTS["epochs_of_scope"], place)]

@@ -397,8 +397,8 @@ WHERE purpose = :purpose AND scope = :scope AND epoch IN (:epoch, -1)
 ORDER BY epoch DESC LIMIT 1;
 
 -- name: epochs_of_scope
--- The numbers of a session's keys.
-SELECT epoch FROM keys WHERE purpose = :purpose AND scope = :scope;
+-- The numbers of a session's keys that are not dying.
+SELECT epoch FROM keys WHERE purpose = :purpose AND scope = :scope AND dying IS NULL;
 
 -- name: epochs_due
 -- A page of the epochs whose hour is over, with what is dying among them, the earliest first.
