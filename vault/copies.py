@@ -19,6 +19,7 @@ from vault.clock import SystemClock
 from vault.erasure import backup as backups
 from vault.erasure import fsck as consistency
 from vault.erasure import quarantine
+from vault.erasure.emptied_again import empty_again
 from vault.erasure.execute import fingerprint_of
 from vault.errors import Conflict, InvalidInput, KeyUnavailable, Tampered
 from vault.model import format_id
@@ -62,13 +63,15 @@ class Restored:
     """What a restore did.
 
     ``lost`` is what the ledger knows and the backup does not hold. ``erased_again`` sessions and items were
-    in the backup and had been erased since. ``newer_ledger`` is whether anything but the backup itself
+    in the backup and had been erased since, and ``events_again`` single events of other sessions.
+    ``newer_ledger`` is whether anything but the backup itself
     told of what was erased since: a newer ledger, or keys.db. ``findings`` is the damage that was accepted.
     """
 
     sessions: int
     lost: tuple[Lost, ...]
     erased_again: int
+    events_again: int
     ledger_entries: int
     newer_ledger: bool
     made_at: str
@@ -193,6 +196,7 @@ class _Restoring:
             config.write(self._place, settings.model_copy(update=_APART if self._remembered else _REHEARSED))
             returning = _Returning(FileBlobs(self._place / backups.BLOBS), gap)
             with Vault(self._place, passphrase, clock, returning) as vault:
+                events = empty_again(vault.stores.parts, vault.stores.history.emptied)
                 findings = _checked(vault, accept_damage=accept_damage)
                 sessions = vault.info()["sessions"]
             entries = self._serve(settings, given)
@@ -200,6 +204,7 @@ class _Restoring:
             sessions=sessions,
             lost=returning.lost,
             erased_again=returning.again,
+            events_again=events,
             ledger_entries=entries,
             newer_ledger=max(newest, default=0) > about.ledger_entries or returning.told,
             made_at=about.made_at,

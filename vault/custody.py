@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from vault import keyring
+from vault.erasure.passing import sign_passed, waiting_since
+from vault.erasure.reencrypt import reencrypted
 from vault.errors import InvalidInput, KeyUnavailable
 from vault.keyring import passphrase as passphrase_provider
 from vault.sealing.keys import KeyHierarchy
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from vault.erasure.reencrypt import Reencrypted
+    from vault.erasure.service import Parts
     from vault.keyring import Passphrase
     from vault.ports.keys import KeyCount
     from vault.sealing.rotation import Progress
@@ -51,12 +55,24 @@ class Custody:
         self.vault_id, self.scheme, self._record = found
         self._store, self._directory, self._root, self._truncate = store, directory, root, truncate
         reopen = keyring.reopener(store.root, directory, root, self._record)
+        self._parts: Parts
         #: What follows a barrier that passed: the receipts of what was erased before it say so.
         self.passed: Callable[[], object] = _nothing
         #: When the oldest erasure was verified that no barrier has followed yet, in microseconds; 0: none.
         self.waiting_since: Callable[[], int] = lambda: 0
         #: The hierarchy that this process works with.
         self.hierarchy = KeyHierarchy(self.vault_id, root, store, reopen)
+
+    def serve(self, parts: Parts, told: Callable[[bytes, bytes, str], None]) -> None:
+        """Work on keys together with what stands under them, once the vault is open.
+
+        Args:
+            parts: of erasure.
+            told: writes the receipts of a barrier that passed into the audit trail.
+        """
+        self._parts = parts
+        self.passed = lambda: sign_passed(parts.log, parts.signer, told)
+        self.waiting_since = lambda: waiting_since(parts.log, parts.signer)
 
     def rotate(
         self, *, passphrase: Passphrase = None, new: Passphrase = None, progress: Progress = None
@@ -98,6 +114,25 @@ class Custody:
             WrongKey, KeyUnavailable, Conflict: as ``rotate``.
         """
         return self._replaced(passphrase, new, progress, fresh=True)
+
+    def reencrypt(self, session_id: str, *, progress: Progress = None) -> Reencrypted:
+        """Replace one session's keys by fresh ones, and seal all of it anew under them; the old keys go.
+
+        For when its keys got out, for example with an old copy of keys.db and its root key: what is stored
+        from here on opens with the fresh keys only. Whoever copied the sealed rows before, too, still reads
+        that copy; a backup of data from before opens with the keys of then only. Derived items keep theirs.
+        The session stays usable meanwhile; cut off, run it again.
+
+        Args:
+            session_id: its id.
+            progress: told (events done, events in all).
+
+        Raises:
+            NotFound: there is no such session, or it is being erased.
+            Conflict: it is written to all the time; LimitExceeded: it is too large.
+            Tampered: something of it does not verify; nothing was changed.
+        """
+        return reencrypted(self._parts, session_id, progress)
 
     def change_passphrase(self, new: Passphrase) -> None:
         """Wrap the root key under another passphrase; no data and no other key is touched.

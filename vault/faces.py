@@ -14,10 +14,13 @@ from vault.erasure.service import Erasure
 from vault.sessions.service import Sessions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vault.access.door import Leave
     from vault.audit.trail import AuditTrail
     from vault.derived.service import DerivedItems
     from vault.erasure.service import Parts
+    from vault.sealing.kept import Withdrawn
     from vault.sessions.log import Log
     from vault.sessions.viewing import Viewer
 
@@ -49,3 +52,12 @@ class Access:
         self.audit = Audit(log, leave, trail, viewer)
         self.admin = Admin(log, leave, trail)
         self.teams = leave.principal.teams
+        self._kept = log.keys.kept
+
+    def watch(self, told: Callable[[Withdrawn], None]) -> None:
+        """Have a method told which sessions lost a key, by whatever process, while its object lives.
+
+        For whoever holds content of sessions in memory, and has to drop it. It is called in the midst of
+        whatever this process does with the vault next, so it must not wait for anything.
+        """
+        self._kept.watch(told)

@@ -97,7 +97,7 @@ class _Rehearsal:
         self._data, self._keys = directory / "data", directory / "keys"
         self._lost, self._one, self._two = directory / "lost", directory / "one", directory / "two"
         self._later, self._later_keys = directory / "later", directory / "later-keys"
-        self._erased = ""
+        self._erased = self._part = ""
         self._probe = Principal(tenant=secrets.token_hex(8), subject="drill", roles=frozenset({"owner"}))
 
     def steps(self) -> Iterator[Step]:
@@ -153,13 +153,16 @@ class _Rehearsal:
     def _erase_after_backup(self) -> tuple[bool, str]:
         with self._apart(self._one) as vault:
             access = vault.access(self._probe)
-            session = access.sessions.create(title="drill")
+            session, other = access.sessions.create(title="drill"), access.sessions.create(title="drill")
             session.append("message.user", {"content": secrets.token_hex(16)})
+            event = other.append("message.user", {"content": secrets.token_hex(16)}, epoch=1)
             backup(vault, self._later, self._later_keys)
-            self._erased = session.id
+            self._erased, self._part = session.id, other.id
+            other.retract([event.id])
             state = access.erasure.erase(session=session.id).state
             ok = vault.verify().ok
-        return ok and state == "verified", f"a session was backed up, then erased: its receipt says {state}"
+        detail = f"a session, and an event of another, were backed up, then erased: the receipt says {state}"
+        return ok and state == "verified", detail
 
     def _restore_what_was_erased(self) -> tuple[bool, str]:
         done = restore(
@@ -173,11 +176,14 @@ class _Rehearsal:
         )
         with self._apart(self._two) as vault:
             destroyed = vault.stores.parts.store.is_destroyed("epoch", session_bytes(self._erased), 0)
+            sessions = vault.access(self._probe).sessions
+            part = [event.erased for event in sessions.resume(self._part).events(types=["message.user"])]
             try:
-                vault.access(self._probe).sessions.resume(self._erased)
+                sessions.resume(self._erased)
             except NotFound:
-                held = done.erased_again == 1 and destroyed is not None
-                return held, "it was in the backup with its keys, and is erased again in what was restored"
+                held = (done.erased_again, done.events_again, part) == (1, 1, [True])
+                detail = "both were in the backup with their keys, and are erased again in what was restored"
+                return held and destroyed is not None, detail
         return False, "what was erased came back"
 
     def _put_old_data_back(self) -> tuple[bool, str]:

@@ -61,6 +61,7 @@ __all__ = [
     "RunStarted",
     "RunStopped",
     "RunWoken",
+    "SessionRelabelled",
     "SessionRestarted",
     "StateChanged",
     "ToolFailed",
@@ -347,6 +348,15 @@ class SessionRestarted(Fact):
     event_type = "session.restarted"
 
     into: Annotated[str, checked_id("ses")] = Field(validation_alias="as", serialization_alias="as")
+
+
+class SessionRelabelled(Fact):
+    """Labels of this session were given and taken away; ``Session.relabel`` writes it."""
+
+    event_type = "session.relabelled"
+
+    labels: Annotated[dict[str, Any], is_json]
+    removed: Annotated[list[Any], is_json]
 
 
 class EventRetracted(Fact):

@@ -16,9 +16,9 @@ from vault.clock import SystemClock
 from vault.derived.service import DerivedItems
 from vault.erasure.execute import Execution
 from vault.erasure.outbox import Outbox
-from vault.erasure.passing import sign_passed, waiting_since
 from vault.erasure.policies import Policies
 from vault.erasure.proof import Proof, noted_receipt, told
+from vault.erasure.relabel import relabel
 from vault.erasure.replay import bury, replay
 from vault.erasure.retention import sweep_all
 from vault.erasure.retract import retract
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-    from vault.access.door import Grant
     from vault.audit.entries import Entry
     from vault.audit.verify import Report
     from vault.clock import Clock
@@ -321,10 +320,11 @@ class Vault:
             appended=self._appended,
             trigger=self._settings.trigger(),
             thresholds=self._settings.thresholds(),
-            retention=self._terms,
+            retention=lambda *asked: self._parts.policies(*asked),  # noqa: PLW0108 - made later
             levels=config.read_level_document(self._directory, self._settings),
             event_hour=lambda *asked: self._parts.policies.event_hour(*asked),  # noqa: PLW0108 - made later
             retract=lambda *asked: retract(self._parts, *asked),
+            relabel=lambda *asked: relabel(self._parts, *asked),
         )
         self._door, self._pending = self._made_door(), 0
         self._trail = AuditTrail(self._log, self._door)
@@ -332,15 +332,13 @@ class Vault:
         gone = ErasedVerification(self._log, self._store, self._trail, self._signer.public)
         self._verification = Verification(self._records, self._log.blobs, self._keys, gone)
         self._parts = self._erasure_parts()
-        note = noted_receipt(self._log, self._trail)
-        self._custody.passed = lambda: sign_passed(self._log, self._signer, note)
-        self._custody.waiting_since = lambda: waiting_since(self._log, self._signer)
+        self._custody.serve(self._parts, noted_receipt(self._log, self._trail))
         self._finish_erasures()
 
     def _anchored(self) -> Anchor:
         self._copies, self._without_anchor = stores.open_anchors(self._directory, self._settings, self._apart)
         kept = self._records, FileLedger(self._directory / self._settings.ledger), self._copies
-        anchor = Anchor(*kept, self._signer, self._keys.row_key(), self._witness, self._clock)
+        anchor = Anchor(*kept, self._signer, self._keys, self._witness, self._clock)
         if self._apart is not None:
             self._apart(anchor, self._records, self._keys, self._store)
         anchor.check()
@@ -369,9 +367,6 @@ class Vault:
             bury(self._parts, self._anchor.history.erased)
         except StorageUnavailable:
             return  # what is being erased is fenced: nobody reads it, and the next open tries again
-
-    def _terms(self, grant: Grant, kind: str, labels: Mapping[str, str]) -> bytes:
-        return self._parts.policies(grant, kind, labels)
 
     def _made_door(self) -> Door:
         own = self._settings.audit_reads == "all"

@@ -24,7 +24,12 @@ WITHOUT_OWNER = {
     "all_ids": "ids, to hold against what was erased",
     "stray_rows": "rows of no session, for verification",
     "all_fenced_sessions": "ids, for verification",
+    "facts_since": "facts that say what was erased, each opened under its owner's keys, for checkpoints",
+    "number_of_session": "a number, to hold events against what was erased",
     "chain_in_session": "one hash of the session that a fork names, for verification",
+    "places_forked": "places and hashes that forks name, whoever's, of a log that is sealed anew",
+    "renewal_of_session": "a version and hashes, for verification",
+    "renew_session": "compare-and-set of a row that was found by its tenant",
     "add_session": "states its owner",
     "advance_session": "compare-and-set of a row that was found by its owner",
     "move_session": "the same, for every field",
@@ -38,6 +43,7 @@ OF_ERASURE = {
     "sessions_labelled_to_erase": "ids",
     "fence_session": "a state",
     "session_facts": "times and terms",
+    "session_as_planned": "the same, and how much hangs on it",
     "labels_of": "tags that a hold may name",
     "sealed_of_session": "pieces of ciphertext to look for afterwards",
     "count_live": "a number",
@@ -62,7 +68,17 @@ WITHOUT_SESSION = {
 
 
 #: What a use case takes: a grant, what asks the door for one, or what was read under one.
-GIVEN = {"Sequence[Prepared]", "Grant", "Authorise", "View", "Fact", "EpochKeys", "EventRow", "Base"}
+GIVEN = {
+    "Sequence[Prepared]",
+    "UnderKeys",
+    "Grant",
+    "Authorise",
+    "View",
+    "Fact",
+    "EpochKeys",
+    "EventRow",
+    "Base",
+}
 
 
 def parsed(path):
@@ -264,6 +280,8 @@ def test_no_statement_finds_an_owners_key_without_the_owner():
         "epochs_due",
         "all_keys_counted",
         "condemn_key",
+        "drop_key",
+        "owner_of_scope",
         "delete_dying_keys",
         "operations_dying",
         "scopes_dying",

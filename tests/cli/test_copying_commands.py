@@ -72,6 +72,18 @@ def test_a_vault_is_restored_and_says_what_is_lost_and_what_is_erased_again(call
     assert call("--help").code == 0
 
 
+def test_a_restore_says_how_many_single_events_are_erased_again(call, vault):
+    with Vault.open(vault) as opened:
+        session = opened.access(OWNER).sessions.create()
+        event = session.append("chat.item", {"a": "secret"}, epoch=1)
+    assert call("backup", "data", "--keys", "keys").code == 0
+    with Vault.open(vault) as opened:
+        opened.access(OWNER).sessions.resume(session.id).retract([event.id])
+    done = call(*moved_away(vault.parent), "--ledger", "broken.vault")
+    assert "1 single event erased since, and erased again" in done.out
+    assert call("verify").code == 0
+
+
 def test_a_restore_as_json(call, vault, backed_up):
     id_, lost = erased_since(vault)
     done = call(*moved_away(backed_up), "--json").document

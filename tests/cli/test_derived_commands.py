@@ -138,7 +138,8 @@ def test_what_is_to_be_made_again_is_listed(call, vault, session):
         (("memory", "put", "/", "k", "1"), 2, "--source"),
         (("memory", "put", "/", "k", "1", "--source", "x"), 2, "a source is"),
         (("memory", "put", "/", "k", "1", "--source", "SES", "--label", "x"), 2, "name=value"),
-        (("memory", "put", "/", "k", "1", "--source", "SES", "--ttl", "6mo"), 2, "--ttl"),
+        (("memory", "put", "/", "k", "1", "--source", "SES", "--ttl", "6mo"), 2, "--ttl is a whole number"),
+        (("memory", "put", "", "k", "1", "--source", "SES"), 2, "/ is the root"),
         (
             ("memory", "put", "/", "k", "1", "--source", "SES", "--on-source-erased", "x"),
             2,
@@ -149,7 +150,7 @@ def test_what_is_to_be_made_again_is_listed(call, vault, session):
         (("artifact", "put", "f", "missing", "--source", "SES"), 2, "no such file"),
         (("artifact", "put", "f", ".", "--source", "SES"), 2, "cannot be read"),
         (("artifact", "get", "f"), 3, "no such derived item"),
-        (("lineage", "x"), 3, "no such derived item"),
+        (("lineage", "x"), 3, "no such session, memory or artifact"),
         (("lineage", "SES", "--as", "bob"), 3, "no such"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else None,

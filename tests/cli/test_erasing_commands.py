@@ -13,6 +13,7 @@ from typing import get_args
 import pytest
 
 from vault import Principal, Vault
+from vault.cli.erasing import _STEPS
 from vault.cli.plans import print_plan
 from vault.policy.lineage import Kind
 from vault.policy.plan import Item, Plan, Reason, Selector
@@ -234,6 +235,26 @@ def test_for_one_thing_a_word_is_typed(call, start, vault):
     shown = on_terminal(start, b"erase\n", "erase", session)
     assert (shown.code, there(call, session)) == (0, False)
     assert "type erase to go on: " in shown.text
+
+
+def test_on_a_terminal_it_is_said_how_far_each_step_is(call, made, start):
+    """A2: which step, how much of it is done, of how much; and it is gone from the screen in the end"""
+    shown = on_terminal(start, b"", "erase", made.session, "--yes")
+    assert shown.code == 0
+    steps = "|".join(_STEPS.values())
+    assert re.search(rf"erasing 4 things: ({steps})[^\n]* [\d.]+( \w+)?/[\d.]+", shown.text)
+    assert shown.text.rstrip().splitlines()[-1].strip("\x1b[?25h").isalnum()  # the receipt's key
+
+
+def test_the_answer_as_json_is_nothing_else_whatever_the_screen_shows(made, start):
+    ours, theirs = os.openpty()
+    process = start("erase", made.session, "--yes", "--json", stderr=theirs)
+    os.close(theirs)
+    out = process.communicate(timeout=60)[0]
+    assert json.loads(out)["state"] == "verified"
+    assert out.count(b"\n") == 1
+    assert b"\x1b" not in out
+    os.close(ours)
 
 
 def on_terminal(start, typed, *arguments):

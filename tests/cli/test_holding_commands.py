@@ -149,3 +149,26 @@ def test_only_the_tenants_officer_holds(call, session, who):
         assert (done.code, done.out, done.err.count("\n")) == (3, "", 1)
         assert "privacy_officer" in done.err
     assert len(call("hold", "list", "--json", *OFFICER).document["holds"]) == 1
+
+
+def test_a_list_shows_what_each_hold_names(call, session):
+    """A2: in words, and in JSON; the tenant as a whole has no name"""
+    place(call, "--session", session, "--reason", "one")
+    place(call, "--subject", "ow\x1bner", "--reason", "two")
+    assert place(call, "--label", "purpose=sales", "--reason", "three")["named"] == "purpose=sales"
+    place(call, "--tenant-whole", "--reason", "four")
+    out = call("hold", "list", *OFFICER).out
+    for named in (session, r"ow\x1bner", "purpose=sales"):
+        assert f"\n  {named}\n" in out
+    told = call("hold", "list", "--json", *OFFICER).document["holds"]
+    assert [one["named"] for one in told] == [session, "ow\x1bner", "purpose=sales", None]
+
+
+def test_a_tenant_that_nobody_used_is_held_and_it_is_said(call, vault):
+    new = [*OFFICER, "--tenant", "new"]
+    assert call("hold", "list", *new).code == 3
+    done = call("hold", "place", "--tenant-whole", "--reason", "case 7", *new)
+    assert (done.code, done.out.count("keeps everything of the tenant")) == (0, 1)
+    assert done.err == "nobody used this tenant before; check its name, if that surprises you\n"
+    assert call("hold", "place", "--subject", "eve", "--reason", "case 8", *new).err == ""
+    assert len(call("hold", "list", "--json", *new).document["holds"]) == 2

@@ -28,7 +28,8 @@ def test_keys_are_counted_without_a_key_or_a_name(call, filled):
     assert {one["purpose"] for one in counted if one["tenant"] is None} == {"signing", "vault"}
     assert not any(one["dying"] for one in counted)
     shown = call("keys", "list").out
-    assert len(shown.splitlines()) == len(counted)
+    assert shown.split()[:3] == ["tenant", "purpose", "keys"]
+    assert len(shown.splitlines()) == len(counted) + 1
     assert "default" not in shown
 
 
@@ -53,3 +54,25 @@ def test_another_passphrase_comes_with_other_keys(call, filled, monkeypatch):
     assert call("sessions").code == 6
     monkeypatch.setenv("SESSION_VAULT_PASSPHRASE", NEW)
     assert "kept" in call("sessions").out
+
+
+def test_one_session_is_sealed_anew(call, filled):
+    """K3: told how much, while its keys and what it says stay the same in number and words"""
+    (session,) = [one["id"] for one in call("sessions", "--json").document["sessions"]]
+    before = call("keys", "list", "--json").document
+    done = call("keys", "reencrypt", session, "--json")
+    assert done.document == {"session": session, "events": 0, "keys": 1, "truncated": True}
+    assert "0 events sealed anew under 1 fresh key" in call("keys", "reencrypt", session).out
+    after = call("keys", "list", "--json").document
+    assert [one for one in after["keys"] if one["tenant"] == before["keys"][0]["tenant"]]
+    assert "kept" in call("sessions").out
+    assert call("verify").code == 0
+    assert call("fsck").code == 0
+
+
+@pytest.mark.parametrize("absent", ["ses_none", "latest", "ses_01890000-0000-7000-8000-000000000000"])
+def test_a_session_that_is_not_there_is_not_sealed_anew(call, filled, absent):
+    """O1: nor one that is meant by another word: keys are replaced of what is named"""
+    done = call("keys", "reencrypt", absent)
+    assert (done.code, done.out) == (3, "")
+    assert "there is no such session" in done.err

@@ -76,6 +76,19 @@ def test_list_and_show_tell_what_is_in_force_and_what_comes_with_the_vault(call,
     assert "secrets" not in wrong.err.replace("default, gdpr", "")
 
 
+def test_a_document_that_was_in_force_is_shown_by_its_digest(call, place, sessions, paper):
+    call("policy", "activate", paper("400d"), *PIA)
+    first = (place / "mine.toml").read_text(encoding="utf-8")
+    call("policy", "activate", paper("500d", 2), *PIA)
+    _, before, *_ = call("policy", "list", "--json", *PIA).document["policies"]
+    assert (before["name"], before["version"], before["active"]) == ("mine", 1, False)
+    for digits in (8, 16, 64):
+        assert call("policy", "show", before["digest"][:digits], *PIA).out == first
+    done = call("policy", "show", before["digest"][:7], *PIA)
+    assert (done.code, "8 or more digits" in done.err) == (2, True)
+    assert call("policy", "show", "0" * 16, *PIA).code == 3
+
+
 def test_check_says_what_would_happen_and_does_nothing(call, sessions, paper):
     done = call("policy", "check", paper(), *PIA)
     assert done.code == 0
@@ -248,3 +261,18 @@ def test_an_interval_out_of_range_is_refused(call, due, every):
     done = call("worker", "--every", every)
     assert (done.code, done.out) == (2, "")
     assert "1 to 86400 seconds" in done.err.replace(",", "")
+
+
+def test_a_policy_is_set_before_anybody_used_the_tenant_and_it_is_said(call, vault, place):
+    new = ["--tenant", "new"]
+    (place / "mine.toml").write_text(MINE.format(version=1, period="5d", applies_to="new"))
+    for looking in (["list"], ["check", "mine.toml"], ["show"]):
+        assert call("policy", *looking, *PIA, *new).code == 3
+    for who in ([], ["--as", "ann", "--role", "auditor"]):
+        done = call("policy", "activate", "mine.toml", *new, *who)
+        assert (done.code, done.out) == (3, "")
+        assert "privacy_officer" in done.err
+    done = call("policy", "activate", "mine.toml", *PIA, *new)
+    assert (done.code, done.out.count("mine 1 is in force from now on")) == (0, 1)
+    assert done.err == "nobody used this tenant before; check its name, if that surprises you\n"
+    assert call("policy", "show", *PIA, *new, "--json").document["name"] == "mine"

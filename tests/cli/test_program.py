@@ -41,6 +41,7 @@ def test_the_commands_are_those_that_are_promised():
         "sessions",
         "show",
         "follow",
+        "label",
         "end",
         "verify",
         "info",
@@ -74,7 +75,10 @@ def test_the_commands_are_those_that_are_promised():
         *(("tenants", verb) for verb in ("list", "show", "add")),
         *(("principals", verb) for verb in ("list", "add", "remove")),
         *(("hold", verb) for verb in ("place", "lift", "list")),
-        *(("retention", verb) for verb in ("preview", "run", "status", "explain", "undo", "trust-clock")),
+        *(
+            ("retention", verb)
+            for verb in ("preview", "run", "status", "explain", "undo", "date", "trust-clock")
+        ),
         *(("policy", verb) for verb in ("list", "show", "check", "activate", "diff", "pending")),
         *(("policy", verb) for verb in ("approve", "cancel", "explain")),
         *(("receipt", verb) for verb in ("list", "get", "show", "verify")),

@@ -7,6 +7,7 @@ import pytest
 
 from vault import Principal, Vault
 from vault.clock import SystemClock
+from vault.model import format_id
 
 OFFICER = ["--as", "dpo", "--role", "privacy_officer"]
 DAY = timedelta(days=1) // timedelta(microseconds=1)
@@ -208,3 +209,82 @@ def test_anothers_session_is_explained_to_nobody_but_an_officer(call, aged):
     foreign = call("retention", "explain", live, "--as", "bob")
     assert (foreign.code, foreign.err) == (never.code, never.err)
     assert call("retention", "undo", live, "--as", "bob").code == 3
+
+
+DOCUMENT = """
+version = 1
+name = "mine"
+[[retention]]
+id = "contracts"
+match = { kind = ["session"], labels = { kind = "contract" } }
+anchor = "external"
+expire_after = "30d"
+[[retention]]
+id = "all"
+match = { kind = ["session", "memory", "artifact"] }
+anchor = "created"
+expire_after = "365d"
+"""
+
+
+@pytest.fixture
+def contract(place, call):
+    """A session whose rule counts from a date that nobody set yet."""
+    with Vault.create(place / "my.vault") as opened:
+        opened.access(principal()).sessions.create()
+    (place / "mine.toml").write_text(DOCUMENT)
+    assert call("policy", "activate", str(place / "mine.toml"), *OFFICER).code == 0
+    with Vault.open(place / "my.vault") as opened:
+        return opened.access(principal()).sessions.create(labels={"kind": "contract"}).id
+
+
+def test_a_date_from_outside_is_set_moved_and_taken_back(call, contract):
+    """D1"""
+    done = call("retention", "date", contract, "2090-01-31", *OFFICER)
+    assert f"{contract} has this date from outside now\n" in done.out
+    assert "2090-03-02" in " ".join(done.out.split())
+    told = call("retention", "date", contract, "2091-01-31T12:00:00+01:00", *OFFICER, "--json").document
+    assert told["expires_at"] == "2091-03-02T11:00:00.000000Z"
+    told = call("retention", "date", contract, "none", *OFFICER, "--json").document
+    assert (told["id"], told["expires_at"], told["visible"]) == (contract, None, True)
+    assert "no date from outside" in call("retention", "date", contract, "none", *OFFICER).out
+    shown = call("audit", "list", "--as", "otto", "--role", "auditor").out
+    assert "no date from outside" in shown
+    assert "2090" in shown
+
+
+def test_a_date_in_the_past_is_due_at_once(call, contract):
+    """D3"""
+    told = call("retention", "date", contract, "2001-01-01", *OFFICER, "--json").document
+    assert (told["visible"], told["state"]) == (False, "DUE")
+    assert call("show", contract).code == 3
+    assert "erased 1 thing" in call("retention", "run", *OFFICER).out
+
+
+@pytest.mark.parametrize("at", ["soon", "2027-13-01", "2027-01-31T12:00:00", "1960-01-01", "2900-01-01", ""])
+def test_what_is_no_date_is_refused_in_one_sentence(call, contract, at):
+    refused = call("retention", "date", contract, at, *OFFICER)
+    assert (refused.code, refused.out, len(refused.err.splitlines())) == (2, "", 1)
+
+
+def test_only_an_officer_sets_a_date(call, contract):
+    """A1"""
+    refused = call("retention", "date", contract, "2027-01-31")
+    assert (refused.code, refused.out) == (3, "")
+    assert "privacy_officer" in refused.err
+
+
+def test_what_is_due_and_stays_says_because_of_what(call, many):
+    """D3: in words, and in JSON"""
+    due = call("sessions", "--as", "dpo", "--role", "privacy_officer", "--json").document
+    assert due["sessions"] == []  # hidden since it expired
+    with Vault.open("my.vault") as opened, opened._database.snapshot() as connection:
+        found = connection.execute(
+            "SELECT session_id FROM sessions WHERE external IS NULL ORDER BY no"
+        ).fetchone()
+    id_ = format_id("ses", found[0])
+    told = call("retention", "explain", id_, "--json", *OFFICER).document
+    assert (told["state"], told["stays"], told["because_of"]) == ("DUE", "over_cap", None)
+    said = " ".join(call("retention", "explain", id_, *OFFICER).out.split())
+    assert said == told["text"]
+    assert "It stays until a privacy officer lets the sweep go on" in said

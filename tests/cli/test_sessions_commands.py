@@ -291,3 +291,30 @@ def test_an_ended_session_stays_readable_and_is_no_longer_the_latest(call, vault
     assert call("end", told[0].session_id).code == 0
     assert len(call("show", told[0].session_id, "--json").documents) == 3
     assert call("show", "latest").code == 3
+
+
+def test_labels_are_given_and_taken_away_by_a_command(call, vault, told):
+    """S2"""
+    done = call("label", "latest", "case=closed", "year=2027", "--remove", "purpose")
+    assert done.out == f"{told[0].session_id} has the labels case=closed  year=2027\n"
+    [found] = call("sessions", "--label", "case=closed", "--json").document["sessions"]
+    assert found["id"] == told[0].session_id
+    again = call("label", "latest", "--remove", "case", "--remove", "year", "--json").document
+    assert (again["id"], again["labels"]) == (told[0].session_id, {})
+    assert call("label", "latest", "--remove", "case").out == f"{told[0].session_id} has no labels\n"
+
+
+@pytest.mark.parametrize("given", [[], ["case"], ["case=closed", "--remove", "case"]])
+def test_labels_that_mean_nothing_are_refused_in_one_sentence(call, vault, told, given):
+    refused = call("label", "latest", *given)
+    assert (refused.code, refused.out, len(refused.err.splitlines())) == (2, "", 1)
+
+
+def test_a_label_that_a_hold_names_stays_and_the_exit_code_says_so(call, vault, told):
+    """D2"""
+    officer = Principal(tenant="default", subject="dpo", roles={"privacy_officer"})
+    with Vault.open(vault) as opened:
+        opened.access(officer).holds.place(label=("purpose", "sales"), reason="case")
+    refused = call("label", "latest", "purpose=rent")
+    assert (refused.code, refused.out) == (7, "")
+    assert "legal hold" in refused.err

@@ -88,7 +88,7 @@ def test_whom_it_is_no_business_of_learns_nothing(call, place, filled, arguments
     """O1"""
     done = call("subject", *arguments)
     assert (done.code, done.out) == (3, "")
-    assert done.err == "session-vault: there is nothing of that person to export\n"
+    assert done.err == "session-vault: there is nothing of that person\n"
     assert not (place / "e.zip").exists()
 
 

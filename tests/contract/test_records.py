@@ -40,6 +40,7 @@ def session_row(number, **changes):
         base_chain=b"",
         retention=b"",
         due_hour=0,
+        renewed=b"",
         about=b"about",
         mac=number.to_bytes(32),
     )

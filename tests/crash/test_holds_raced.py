@@ -17,7 +17,7 @@ from vault import Principal, Vault
 from vault.errors import Busy, Conflict, NotFound
 from vault.sealing.receipts import chain_of, verified
 
-RACES = int(os.environ.get("HOLD_RACES", "260"))
+RACES = int(os.environ.get("HOLD_RACES", "520"))
 SETTINGS = {"synchronous": "NORMAL"}
 OWNER = Principal(tenant="acme", subject="alice", roles=frozenset({"owner"}))
 OFFICER = Principal(tenant="acme", subject="pia", roles=frozenset({"privacy_officer"}))

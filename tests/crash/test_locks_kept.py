@@ -48,7 +48,7 @@ def opened(tmp_path):
 def test_looking_through_all_files_keeps_the_locks(opened):
     _, session, place = opened
     before = log_of(place)
-    looked, _ = FileRemains(place, place / "ledger").found([os.urandom(24)])
+    looked, _ = FileRemains(place, place / "ledger").found([[os.urandom(24)]])
     another_process(place)
     assert looked > 0
     assert log_of(place) == before

@@ -466,12 +466,19 @@ def test_keys_without_rows_and_rows_without_keys_are_told_apart(vault, access, s
     raw = bytes.fromhex(session.id[4:].replace("-", ""))
 
     def forget(connection):
+        rows = connection.execute("SELECT * FROM keys WHERE scope = ?", (raw,)).fetchall()
         connection.execute("DELETE FROM keys WHERE scope = ?", (raw,))
+        return rows
 
-    stores.key_database.write(forget)
+    def put_back(connection):
+        for row in rows:
+            connection.execute(f"INSERT INTO keys VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608
+
+    rows = stores.key_database.write(forget)
     done = copies.fsck(vault)
     assert "missing_key" in kinds(done)
     assert not done.ok
+    stores.key_database.write(put_back)
 
 
 def test_rows_of_nothing_are_told(vault, session):

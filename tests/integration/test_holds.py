@@ -7,6 +7,7 @@ import pytest
 
 from vault import Principal, Vault
 from vault.errors import InvalidInput, NotFound
+from vault.model import session_bytes
 from vault.sealing.receipts import verified
 
 ALICE = Principal(tenant="acme", subject="alice", roles=frozenset({"owner"}))
@@ -282,3 +283,76 @@ def test_what_came_from_what_a_hold_keeps_is_hidden_as_well(alice, officer, sess
         list(fork.events())
     with pytest.raises(NotFound):
         alice.memories.get(("n",), memory.key)
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [("session", None), ("subject", "alice"), ("label", "case=7"), ("tenant", None)],
+)
+def test_a_hold_is_listed_with_what_it_names(officer, session, kind, named):
+    """A2: so that whoever lifts it knows which one it is; not in its repr"""
+    named = session.id if kind == "session" else named
+    placed = officer.holds.place(**scoped(kind, session), reason="case")
+    (listed,) = officer.holds.list()
+    assert (placed.named, listed.named, listed.scope) == (named, named, kind)
+    assert "alice" not in repr(listed)
+    assert "case=7" not in repr(listed)
+
+
+def test_a_hold_of_before_names_were_kept_is_listed_without(vault, officer, session):
+    """As it was placed then: its entry has only the tag; of a session that is the id"""
+    tenant = vault._keys.tenant("acme", create=False)
+    for number, (scope, tag) in enumerate(
+        [("subject", tenant.owner("alice")), ("session", session_bytes(session.id))], start=1
+    ):
+        hold_id = bytes([number]) * 16
+        said = {"hold": hold_id.hex(), "scope": scope, "tag": tag.hex(), "reason": "old"}
+        vault._parts.trail.write(tenant, "hold.placed", b"", b"", said, about=("hold", hold_id))
+        vault._store.place_hold(hold_id, tenant.tenant_id, [tag], number)
+    assert {one.scope: one.named for one in officer.holds.list()} == {"subject": None, "session": session.id}
+
+
+def test_what_a_hold_names_is_told_to_who_may_hold_and_stands_in_no_file(vault, place, officer, session):
+    """K1, O1: a look at the audit trail shows whom nobody is told; every file of the vault holds it sealed"""
+    name, value = "kanarienvogel-person", "kanarienvogel-value"
+    officer.holds.place(subject=name, reason="case")
+    officer.holds.place(label=("case", value), reason="case")
+    for who in (AUDITOR, OFFICER):
+        told = repr(
+            [entry.said for entry in vault.access(who).audit.entries() if entry.what == "hold.placed"]
+        )
+        assert told.count("'reason': 'case'") == 2
+        assert "kanarienvogel" not in told
+    vault.close()
+    files = [file.read_bytes() for file in place.rglob("*") if file.is_file()]
+    assert len(files) > 3
+    assert not any(b"kanarienvogel" in content for content in files)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"tenant": True}, {"subject": "alice"}, {"label": ("case", "7")}],
+    ids=["tenant", "subject", "label"],
+)
+def test_a_tenant_that_nobody_used_yet_is_held_from_its_first_session_on(vault, officer, given):
+    """D2: what is held may come later"""
+    officer.holds.place(**given, reason="case")
+    alice = vault.access(ALICE)
+    session = alice.sessions.create(labels={"case": "7"})
+    assert dict(alice.erasure.erase(session=session.id).counts) == {("session", "held"): 1}
+    assert vault.verify().findings == ()
+
+
+def test_nothing_but_a_hold_on_what_may_come_makes_a_tenant(vault, officer):
+    """O1: not a look, not a mistake, not who has no leave"""
+    for use in (
+        officer.holds.list,
+        lambda: officer.holds.place(session="ses_00000000-0000-7000-8000-000000000000", reason="case"),
+        lambda: officer.holds.place(tenant=True, reason=""),
+        lambda: officer.holds.place(subject="*", reason="case"),
+        lambda: vault.access(ALICE).holds.place(tenant=True, reason="case"),
+        lambda: vault.access(AUDITOR).holds.place(tenant=True, reason="case"),
+    ):
+        with pytest.raises((NotFound, InvalidInput)):
+            use()
+    assert vault._keys.tenant("acme", create=False) is None

@@ -433,14 +433,3 @@ def test_requests_are_listed_page_by_page(alice, sessions, monkeypatch):
     alice.erasure.erase(session=sessions[0].id)
     assert {one.key for one in alice.derived.stale()} == {f"k{number}" for number in range(5)}
     assert len(alice.derived.stale(limit=3)) == 3
-
-
-def test_more_than_an_erasure_asks_for_again_just_goes(vault, alice, sessions, monkeypatch):
-    from vault.erasure import again
-
-    monkeypatch.setattr(again, "AGAIN_MAX", 2)
-    for number in range(3):
-        put(alice, *sessions, key=f"k{number}")
-    alice.erasure.erase(session=sessions[0].id)
-    assert len(alice.derived.stale()) == 2
-    assert nothing_wrong(vault)

@@ -27,8 +27,9 @@ from vault.policy.changes import is_shortening
 from vault.policy.document import read_policy
 from vault.policy.durations import Duration
 from vault.policy.enforced import refusal
-from vault.policy.rebinding import rebound
+from vault.policy.rebinding import Labels, rebound
 from vault.policy.terms import NO_BOUNDS, Bounds, bind
+from vault.sealing.receipts import verified
 
 ALICE = Principal(tenant="acme", subject="alice", roles=frozenset({"owner"}))
 PIA = Principal(tenant="acme", subject="pia", roles=frozenset({"privacy_officer"}))
@@ -192,6 +193,7 @@ def test_only_officers_of_the_tenant_see_or_change_its_policy(vault, alice, pia)
             lambda desk=desk: desk.check(keeps(2)),
             lambda desk=desk: desk.activate(keeps(2, 2)),
             lambda desk=desk: desk.approve("0" * 64),
+            lambda desk=desk: desk.of_digest(shipped().digest.hex()),
         )
         for call in calls:
             with pytest.raises(NotFound):
@@ -202,6 +204,54 @@ def test_only_officers_of_the_tenant_see_or_change_its_policy(vault, alice, pia)
     with pytest.raises(NotFound):
         stranger.policies.cancel()
     assert pia.policies.pending() is not None
+
+
+def test_a_policy_can_be_set_before_the_first_session(place, clock):
+    """D1: the tenant gets its keys by it, so that its first session is bound by it; nobody else can do so"""
+    with Vault.create(place, settings={"synchronous": "NORMAL"}, clock=clock) as vault:
+        pia = vault.access(PIA).policies
+        for use in (
+            pia.active,
+            pia.list,
+            pia.pending,
+            pia.cancel,
+            lambda: pia.check(fresh(5)),
+            lambda: pia.activate("nonsense"),
+            lambda: vault.access(ALICE).policies.activate(fresh(5)),
+        ):
+            with pytest.raises((NotFound, InvalidInput)):
+                use()
+        assert vault._keys.tenant("acme", create=False) is None  # no look made one, and no mistake
+        assert pia.activate(fresh(5)).state == "active"
+        session = vault.access(ALICE).sessions.create()
+        expires = vault.access(ALICE).retention.explain(session.id).expires_at
+        assert to_us(expires) == clock.now_us() + 5 * DAY
+        assert vault.verify().findings == ()
+    with Vault.open(place, clock=clock) as vault:
+        assert vault.access(PIA).policies.active().name == "mine"
+
+
+def test_what_a_receipt_names_can_be_read_after_another_policy_came(vault, pia, alice):
+    """D1, D6: its very text; of this tenant or shipped, and nothing that only waits"""
+    texts = {1: "# as of then\n" + fresh(400), 2: fresh(500, 2)}
+    named = {}
+    for version, text in texts.items():
+        pia.policies.activate(text)
+        outcome = alice.erasure.erase(session=alice.sessions.create().id)
+        named[version] = verified(outcome.receipt, None).policy
+    for version, text in texts.items():
+        assert pia.policies.of_digest(named[version]).text == text
+        assert pia.policies.of_digest(named[version][:8]).version == version
+    assert pia.policies.of_digest(shipped("hipaa").digest.hex()).name == "hipaa"
+    for wrong in ("", "0000000", None):
+        with pytest.raises(InvalidInput):
+            pia.policies.of_digest(wrong)
+    with pytest.raises(NotFound):
+        pia.policies.of_digest("0" * 64)
+    stranger = vault.access(STRANGER)
+    stranger.sessions.create()
+    with pytest.raises(NotFound):
+        stranger.policies.of_digest(named[1])
 
 
 def test_the_same_document_again_changes_nothing(vault, pia):
@@ -247,8 +297,8 @@ def test_a_wrong_document_is_refused_and_leaves_no_entry(vault, pia):
         pytest.param(
             {"on_expire": "redact:L0", "expire_after": "30d"}, "reduced to its structure", id="redact"
         ),
-        pytest.param({"anchor": "labelled"}, "counts from a label", id="labelled"),
-        pytest.param({"anchor": "external"}, "sets a date from outside", id="external"),
+        pytest.param({"anchor": "labelled"}, "names none", id="labelled"),
+        pytest.param({"anchor": "external"}, "goes with them", id="external"),
     ],
 )
 def test_what_would_erase_otherwise_than_it_says_is_refused(vault, pia, rule, why):
@@ -717,7 +767,8 @@ def test_what_was_asked_for_and_taken_back_stays_so(vault, alice, pia, later, br
     bring(keeps(900))
     after = [terms_of(vault, one.id) for one in (asked, undone)]
     assert [one.expire_us for one in after] == [900 * DAY] * 2
-    assert [one[-2:] for one in after] == [one[-2:] for one in before] != [(0, 0), (0, 0)]
+    done = [[(one.restored_us, one.requested_us) for one in terms] for terms in (before, after)]
+    assert done[0] == done[1] != [(0, 0), (0, 0)]
     with pytest.raises(NotFound):
         alice.sessions.resume(asked.id)
     pia.holds.lift(hold.id, reason="over")
@@ -908,16 +959,17 @@ BOUNDS = st.sampled_from([NO_BOUNDS, Bounds(floor=Duration(us=DAY), ceiling=Dura
 @given(old=POLICIES, new=POLICIES, bounds=BOUNDS, red=st.booleans(), asked=st.integers(0, 5))
 def test_binding_anew_is_idempotent_and_keeps_what_people_asked_for(old, new, bounds, red, asked):
     """D1"""
-    labels = {"team": "red"} if red else {}
-    before = bind(old, "session", labels, bounds=bounds)._replace(requested_us=asked, restored_us=asked)
+    named = {"team": "red"} if red else {}
+    labels, people = Labels(named), {"requested_us": asked, "restored_us": asked, "external_us": asked}
+    before = bind(old, "session", named, bounds=bounds)._replace(**people)
     known = {"bounds": bounds, "before": old}
     once = rebound(before, new, "session", labels, **known)
     assert rebound(once, new, "session", labels, bounds=bounds, before=new) == once
-    assert (once.requested_us, once.restored_us) == (asked, asked)
+    assert (once.requested_us, once.restored_us, once.external_us) == (asked, asked, asked)
     assert retention.decode(retention.encode(once)) == once
-    fresh = bind(new, "session", labels, bounds=bounds)
+    fresh = bind(new, "session", named, bounds=bounds)
     if new.rules[fresh.rule].applies_to == "all":
-        assert once == fresh._replace(requested_us=asked, restored_us=asked)
+        assert once == fresh._replace(**people)
     else:
         assert once._replace(keeps=before.keeps) == before
 
@@ -928,7 +980,7 @@ def test_whatever_goes_earlier_by_it_was_announced(old, new, red):
     """D1: by the comparison of the documents alone, where one policy bound everything"""
     labels = {"team": "red"} if red else {}
     before = bind(old, "session", labels)
-    after = rebound(before, new, "session", labels, bounds=NO_BOUNDS, before=old)
+    after = rebound(before, new, "session", Labels(labels), bounds=NO_BOUNDS, before=old)
 
     def period(terms):
         return terms.expire_us or 10**18

@@ -27,7 +27,7 @@ SINGLE = {"vault", "root", "sweeper"}
 OF_KEYS = {
     name
     for name, text in STATEMENTS.items()
-    if re.search(r"\b(FROM|INTO|UPDATE) (keys|root|destroyed|holds)\b", text)
+    if re.search(r"\b(FROM|INTO|UPDATE) (keys|root|destroyed|withdrawn|holds)\b", text)
 }
 
 

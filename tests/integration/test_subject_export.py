@@ -29,7 +29,7 @@ ALICE = Principal(tenant="acme", subject="alice", roles=frozenset({"owner"}))
 BOB = Principal(tenant="acme", subject="bob", roles=frozenset({"owner"}))
 OFFICER = Principal(tenant="acme", subject="pia", roles=frozenset({"privacy_officer"}))
 AUDITOR = Principal(tenant="acme", subject="otto", roles=frozenset({"auditor"}))
-NOTHING = "there is nothing of that person to export"
+NOTHING = "there is nothing of that person"
 CANARY = "zq-canary-of-bob-7f3a"
 DAY = 24 * 3_600_000_000
 

@@ -42,8 +42,8 @@ WITHIN = {name for name, (tenant, subject, _) in RELATIONS.items() if tenant == 
 
 #: The requirements' table: who may do what with Alice's session, and the view that comes with reading it.
 OWN = {
-    "agent": "create read append end fork list erase",
-    "owner": "create read append end fork list erase share",
+    "agent": "create read append end fork label list erase",
+    "owner": "create read append end fork label list erase share",
 }
 OF_THE_TENANT = {
     "support": ("L1", "read list request"),
@@ -107,6 +107,7 @@ NOT_READS = {
     **dict.fromkeys(("run", "run-when-it-is-free", "stop"), "append"),
     "resolve": "read append",
     "end": "end",
+    "relabel": "label",
     **dict.fromkeys(("retract", "retract-an-epoch"), "erase"),
 }
 CELLS = [*itertools.product(ROLES, RELATIONS)]

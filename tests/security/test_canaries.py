@@ -49,6 +49,8 @@ FIELDS = [
     "usage-key",
     "usage-value",
     "ended-title",
+    "given-label-name",
+    "given-label-value",
     "refused-title",
     "idempotent-value",
     "resource",
@@ -182,10 +184,14 @@ def planted(vault: Vault, halfway: Callable[[], None] = lambda: None) -> list[ob
         access.sessions.create(**about | {"title": CANARIES["refused-title"]})
     ended = access.sessions.create(title=CANARIES["ended-title"], parent=session.id)
     ended.end()
+    ended.relabel({CANARIES["given-label-name"]: CANARIES["given-label-value"]})
+    ended.relabel({CANARIES["given-label-name"]: CANARIES["given-label-value"] + "2"})
+    made_of = [ended.info(), *ended.events()]
+    ended.relabel({}, remove=[CANARIES["given-label-name"]])
     page = access.sessions.find(labels=about["labels"])
     read = list(session.events()) + list(session.events(types=["note.made"], run=None))
     made = [access, access.sessions, session, ended, *events, new, page, *page.items, *read, session.info()]
-    return made + recovered(access.sessions)
+    return made + made_of + recovered(access.sessions)
 
 
 def recovered(sessions: Sessions) -> list[object]:

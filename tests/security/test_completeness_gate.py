@@ -64,6 +64,7 @@ def filled(vault, place):
     with session.run() as run:
         run.effect("a", "b", resource="c", subject="d").once(lambda _: "e")
     alice.sessions.fork(session.id).append("message.user", {"content": "hello"})
+    vault.keys.reencrypt(session.id)
     alice.memories.put(("a",), "b", {"c": "d"}, sources=[session])
     alice.artifacts.put("e", bytes(range(256)) * 1_000, sources=[session])
     doomed, tenant = uuid.UUID(session.id[4:]).bytes, vault._keys.tenant("acme", create=False).tenant_id

@@ -181,7 +181,6 @@ def test_rows_that_are_put_back_are_read_by_nobody_and_go_again(vault, place, al
         ]
 
 
-@pytest.mark.xfail(reason="another process keeps the key that it opened before in its memory")
 def test_rows_that_are_put_back_are_read_by_no_other_process_either(vault, place, alice, session):
     """D6: one that had the session open before it was erased"""
     with Vault.open(place) as other:

@@ -156,6 +156,7 @@ CALLS = {
     "replay": lambda session, event: list(session.replay(recent=True)),
     "context": lambda session, event: session.context(max_events=3),
     "end": lambda session, event: session.end(),
+    "relabel": lambda session, event: session.relabel({"case": "closed"}, remove=["a"]),
     "retract": lambda session, event: session.retract([event]),
     "retract-an-epoch": lambda session, event: session.retract_epoch(3),
     "attach": lambda session, event: copy_context().run(session.attach),

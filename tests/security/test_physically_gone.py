@@ -229,7 +229,7 @@ def keeping_rows(monkeypatch):
     monkeypatch.setattr(delete, "_OF_SESSIONS", ("delete_touches",))
     monkeypatch.setattr(delete, "_session", lambda transaction, row, budget: delete._Part(1, 0))
     # What is left is found by asking for it, too, not only by its bytes.
-    monkeypatch.setattr(FileRemains, "found", lambda self, needles, progress=None: (0, []))
+    monkeypatch.setattr(FileRemains, "found", lambda self, groups, progress=None: (0, [[] for _ in groups]))
 
 
 def keeping_a_copy(place):
@@ -261,7 +261,7 @@ def test_a_store_that_keeps_what_it_was_told_to_delete_gives_no_verified_receipt
 
 
 def test_a_file_that_cannot_be_read_gives_no_verified_receipt(place, monkeypatch):
-    def refused(self, needles, progress=None):
+    def refused(self, groups, progress=None):
         raise StorageUnavailable("a file cannot be read")
 
     with Vault.create(place) as vault:

@@ -11,33 +11,37 @@ from vault.policy.access import ACTIONS, RELATIONS, ROLES, Share, decide, decide
 
 #: The requirements' table, written again by hand: the highest view of whatever is allowed, - for what is not.
 GRID = """
-                         create read app end fork share list audit ask agree rev man dir erase ret hold export
-agent           owner    L3     L3   L3  L3  L3   -     L3   -     -   -     -   -   -   L3    -   -    -
-agent           grantee  -      L3   L3  -   L3   -     L3   -     -   -     -   -   -   -     -   -    -
-agent           tenant   -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
-agent           stranger -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
-owner           owner    L3     L3   L3  L3  L3   L3    L3   -     -   -     -   -   -   L3    -   -    L3
-owner           grantee  -      L3   L3  -   L3   -     L3   -     -   -     -   -   -   -     -   -    -
-owner           tenant   -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
-owner           stranger -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
-support         owner    -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
-support         grantee  -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
-support         tenant   -      L1   -   -   -    -     L1   -     L1  -     -   -   -   -     -   -    -
-support         stranger -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
-auditor         owner    -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
-auditor         grantee  -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
-auditor         tenant   -      L0   -   -   -    -     L0   L0    -   -     -   -   -   -     -   -    -
-auditor         stranger -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
-privacy_officer owner    -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
-privacy_officer grantee  -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
-privacy_officer tenant   -      L2   -   -   -    -     L2   L0    L2  L0    L2  -   L0  L0    L0  L0   L3
-privacy_officer stranger -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
-administrator   owner    -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
-administrator   grantee  -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
-administrator   tenant   -      -    -   -   -    -     -    -     -   -     -   L0  L0  -     -   -    -
-administrator   stranger -      -    -   -   -    -     -    -     -   -     -   -   -   -     -   -    -
+                         cre read app end lab fork share list aud ask agree rev man dir erase ret hold exp
+agent           owner    L3  L3   L3  L3  L3  L3   -     L3   -   -   -     -   -   -   L3    -   -    -
+agent           grantee  -   L3   L3  -   -   L3   -     L3   -   -   -     -   -   -   -     -   -    -
+agent           tenant   -   -    -   -   -   -    -     -    -   -   -     -   -   -   -     -   -    -
+agent           stranger -   -    -   -   -   -    -     -    -   -   -     -   -   -   -     -   -    -
+owner           owner    L3  L3   L3  L3  L3  L3   L3    L3   -   -   -     -   -   -   L3    -   -    L3
+owner           grantee  -   L3   L3  -   -   L3   -     L3   -   -   -     -   -   -   -     -   -    -
+owner           tenant   -   -    -   -   -   -    -     -    -   -   -     -   -   -   -     -   -    -
+owner           stranger -   -    -   -   -   -    -     -    -   -   -     -   -   -   -     -   -    -
+support         owner    -   -    -   -   -   -    -     -    -   -   -     -   -   -   -     -   -    -
+support         grantee  -   -    -   -   -   -    -     -    -   -   -     -   -   -   -     -   -    -
+support         tenant   -   L1   -   -   -   -    -     L1   -   L1  -     -   -   -   -     -   -    -
+support         stranger -   -    -   -   -   -    -     -    -   -   -     -   -   -   -     -   -    -
+auditor         owner    -   -    -   -   -   -    -     -    -   -   -     -   -   -   -     -   -    -
+auditor         grantee  -   -    -   -   -   -    -     -    -   -   -     -   -   -   -     -   -    -
+auditor         tenant   -   L0   -   -   -   -    -     L0   L0  -   -     -   -   -   -     -   -    -
+auditor         stranger -   -    -   -   -   -    -     -    -   -   -     -   -   -   -     -   -    -
+privacy_officer owner    -   -    -   -   -   -    -     -    -   -   -     -   -   -   -     -   -    -
+privacy_officer grantee  -   -    -   -   -   -    -     -    -   -   -     -   -   -   -     -   -    -
+privacy_officer tenant   -   L2   -   -   -   -    -     L2   L0  L2  L0    L2  -   L0  L0    L0  L0   L3
+privacy_officer stranger -   -    -   -   -   -    -     -    -   -   -     -   -   -   -     -   -    -
+administrator   owner    -   -    -   -   -   -    -     -    -   -   -     -   -   -   -     -   -    -
+administrator   grantee  -   -    -   -   -   -    -     -    -   -   -     -   -   -   -     -   -    -
+administrator   tenant   -   -    -   -   -   -    -     -    -   -   -     -   L0  L0  -     -   -    -
+administrator   stranger -   -    -   -   -   -    -     -    -   -   -     -   -   -   -     -   -    -
 """
 _LONG = {
+    "cre": "create",
+    "lab": "label",
+    "exp": "export",
+    "aud": "audit",
     "app": "append",
     "ask": "request_break_glass",
     "agree": "approve_break_glass",

@@ -58,7 +58,7 @@ A1 = {"a": "1"}
         pytest.param([rule()], [rule(keep="30d")], "changed", False, id="a-minimum"),
         pytest.param([rule(anchor="last_event")], [rule()], "changed", True, id="earlier-clock"),
         pytest.param([rule()], [rule(anchor="last_event")], "changed", False, id="later-clock"),
-        pytest.param([rule()], [rule(anchor="labelled")], "changed", True, id="another-clock"),
+        pytest.param([rule()], [rule(anchor="external")], "changed", True, id="another-clock"),
         pytest.param([rule(on_expire="review")], [rule()], "changed", True, id="no-review"),
         pytest.param([rule()], [rule(on_expire="redact:L0")], "changed", False, id="less-than-erase"),
         pytest.param([rule()], [rule(derived={"summary": "recompute"})], "changed", False, id="takes-less"),
@@ -223,11 +223,11 @@ ITEMS = [
 ]
 START = 1_700_000_000_000_000
 CLOCKS = [
-    Times(
-        START, START + last * DAY_US, ended and START + ended * DAY_US, labelled and START + labelled * DAY_US
-    )
-    for last, ended, labelled in [(0, 0, 0), (0, 0, 1), (20, 0, 0), (20, 25, 2), (40, 40, 200)]
+    Times(START, START + last * DAY_US, ended and START + ended * DAY_US)
+    for last, ended in [(0, 0), (20, 0), (20, 25), (40, 40)]
 ]
+#: When labels came, in days after the item was made.
+CAME = [{}, {"a": 1}, {"b": 200}, {"a": 90, "b": 2}, {"a": 2, "b": 90}]
 
 
 def dates(bound, times):
@@ -235,10 +235,11 @@ def dates(bound, times):
     return found.expires_us or FOREVER_US, found.min_until_us, found.delete_at_us or FOREVER_US
 
 
-def goes_earlier(old, new, item):
+def goes_earlier(old, new, item, came):
     """Whether an item that was bound by the old policy goes earlier when the new one binds it again."""
     kind, labels, type = item
-    before, after = (bind(each, kind, labels, type=type) for each in (old, new))
+    since = {name: START + days * DAY_US for name, days in came.items()}
+    before, after = (bind(each, kind, labels, since=since, type=type) for each in (old, new))
     if after.rule < 0 or new.rules[after.rule].applies_to == "new":
         return False
     harsher = after.expire_us + after.expire_months > 0 and after.on_expire < before.on_expire
@@ -259,8 +260,17 @@ def goes_earlier(old, new, item):
 def test_nothing_that_is_stored_goes_earlier_unless_the_change_was_called_a_shortening(pair):
     """D1, D3"""
     old, new = pair
-    if any(goes_earlier(old, new, item) for item in ITEMS):
+    if any(goes_earlier(old, new, item, came) for item in ITEMS for came in CAME):
         assert is_shortening(old, new)
+
+
+def test_a_rule_that_counts_from_another_label_may_start_earlier():
+    """D1: what has both labels got the one before the other; from its creation on, none starts earlier"""
+    old = [rule(), rule("x", labels={"b": "1"}, anchor="labelled")]
+    another = rule("w", labels=A1, anchor="labelled")
+    assert is_shortening(policy(*old), policy(*old, another))
+    assert not is_shortening(policy(*old), policy(*old, replace(another, labels={"a": "1", "b": "1"})))
+    assert not is_shortening(policy(rule()), policy(rule(), another))
 
 
 @settings(max_examples=100)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from vault.policy import retention
 from vault.policy.document import read_policy
 from vault.policy.durations import DAY_US, FOREVER_US, HOUR_US, LAST_US, MONTHS_MAX, US_MAX, later
-from vault.policy.retention import Times, decide, due_us, explain, is_visible
+from vault.policy.retention import Stay, Times, decide, due_us, explain, is_visible
 from vault.policy.rules import ANCHORS, ON_EXPIRE
 from vault.policy.terms import NO_TERMS, Terms, bind
 
@@ -22,7 +22,9 @@ PERIODS = st.one_of(
     st.tuples(st.just(0), st.integers(1, US_MAX)),
 )
 NONE_OR_PERIOD = st.one_of(st.just((0, 0)), PERIODS)
-KEEPS = st.lists(st.tuples(st.integers(0, 4), PERIODS).map(lambda keep: (keep[0], *keep[1])), max_size=3)
+PLAIN = st.tuples(st.integers(0, 4), PERIODS).map(lambda keep: (keep[0], *keep[1]))
+CAME = st.tuples(PERIODS, MOMENTS).map(lambda keep: (3, *keep[0], keep[1]))  # from labels that came later
+KEEPS = st.lists(st.one_of(PLAIN, CAME), max_size=3)
 CLOCK = st.one_of(st.just(0), MOMENTS)
 
 
@@ -42,11 +44,13 @@ def terms(draw, requested=CLOCK):
         on_expire=draw(st.integers(0, 2)),
         restored_us=draw(CLOCK),
         requested_us=draw(requested),
+        labelled_us=draw(CLOCK),
+        external_us=draw(CLOCK),
     )
 
 
 TERMS = terms()
-TIMES = st.builds(Times, MOMENTS, CLOCK, CLOCK, CLOCK, CLOCK)
+TIMES = st.builds(Times, MOMENTS, CLOCK, CLOCK)
 
 
 @st.composite
@@ -79,14 +83,17 @@ def test_the_decision_is_the_formula(case, held):
         times.created_us,
         max(times.created_us, times.last_us),
         max(times.created_us, times.ended_us) if times.ended_us else infinity,
-        times.labelled_us or infinity,
-        times.external_us or infinity,
+        max(times.created_us, bound.labelled_us),
+        bound.external_us or infinity,
     )
+
+    def start_of(keep):
+        return max(times.created_us, *keep[3:], 0) if keep[0] == LABELLED else starts[keep[0]]
 
     def plus(start, months, us):
         return infinity if start == infinity else later(start, months, us)
 
-    minimum = max((plus(starts[anchor], months, us) for anchor, months, us in bound.keeps), default=0)
+    minimum = max((plus(start_of(keep), keep[1], keep[2]) for keep in bound.keeps), default=0)
     ever = bound.expire_months or bound.expire_us
     expiry = (
         plus(max(starts[bound.anchor], bound.restored_us), bound.expire_months, bound.expire_us)
@@ -142,8 +149,9 @@ def test_a_longer_minimum_never_deletes_earlier(case, more):
     """D1"""
     bound, times, now = case
     assume(bound.keeps)
-    anchor, months, us = bound.keeps[0]
-    longer = (anchor, min(months + 1, MONTHS_MAX), 0) if months else (anchor, 0, min(us + more, US_MAX))
+    anchor, months, us, *came = bound.keeps[0]
+    period = (min(months + 1, MONTHS_MAX), 0) if months else (0, min(us + more, US_MAX))
+    longer = (anchor, *period, *came)
     before, found = (
         decide(bound._replace(keeps=(keep, *bound.keeps[1:])), times, held=False, now_us=now)
         for keep in (bound.keeps[0], longer)
@@ -151,7 +159,7 @@ def test_a_longer_minimum_never_deletes_earlier(case, more):
     assert (found.delete_at_us or FOREVER_US) >= (before.delete_at_us or FOREVER_US)
 
 
-@given(cases(), st.integers(0, 4), MOMENTS)
+@given(cases(), st.integers(0, 2), MOMENTS)
 def test_a_later_anchor_never_expires_earlier(case, anchor, moment):
     """D1"""
     bound, times, now = case
@@ -160,6 +168,29 @@ def test_a_later_anchor_never_expires_earlier(case, anchor, moment):
     before, found = (decide(bound, each, held=False, now_us=now) for each in (times, moved))
     assert (found.expires_us or FOREVER_US) >= (before.expires_us or FOREVER_US)
     assert (found.delete_at_us or FOREVER_US) >= (before.delete_at_us or FOREVER_US)
+
+
+@given(cases(), st.sampled_from(["labelled_us", "external_us"]), st.integers(0, US_MAX))
+def test_a_later_date_of_a_clock_that_somebody_sets_never_makes_anything_go_earlier(case, clock, more):
+    """D1: by labels, or from outside"""
+    bound, times, now = case
+    assume(getattr(bound, clock))
+    moved = bound._replace(**{clock: getattr(bound, clock) + more})
+    before, found = (decide(each, times, held=False, now_us=now) for each in (bound, moved))
+    assert (found.expires_us or FOREVER_US) >= (before.expires_us or FOREVER_US)
+    assert found.min_until_us >= before.min_until_us
+    assert before.state == "DUE" or found.state != "DUE"
+    assert found.visible or not before.visible
+
+
+@given(cases(), MOMENTS)
+def test_a_date_from_outside_that_nobody_set_expires_nothing_and_passes_no_minimum(case, date):
+    """D1: taking a date back makes nothing go earlier"""
+    bound, times, now = case
+    unset, dated = (decide(bound._replace(external_us=us), times, held=False, now_us=now) for us in (0, date))
+    assert (unset.expires_us or FOREVER_US) >= (dated.expires_us or FOREVER_US)
+    assert unset.min_until_us >= dated.min_until_us
+    assert dated.state == "DUE" or unset.state != "DUE"
 
 
 @given(cases(), st.integers(0, US_MAX))
@@ -203,8 +234,7 @@ def test_the_quick_answers_agree_with_the_decision(case):
     """D1"""
     bound, times, now = case
     found = decide(bound, times, held=False, now_us=now)
-    created, last, ended, labelled, external = times
-    assert is_visible(bound, created, last, ended, now, labelled, external) == found.visible
+    assert is_visible(bound, *times, now) == found.visible
     assert due_us(bound, times) == (found.delete_at_us or 0)
 
 
@@ -287,6 +317,30 @@ def test_a_clock_that_says_less_than_the_creation_does_not_move_an_anchor_back()
     for anchor in (LAST, ENDED):
         found = decide(days(1, anchor=anchor), Times(created, 5, 5), held=False, now_us=created)
         assert found.expires_us == created + DAY_US
+
+
+def test_what_was_made_with_its_labels_was_labelled_when_it_was_made():
+    """D1"""
+    made = at(2026, 1, 1)
+    with_them = decide(days(30, anchor=LABELLED), Times(made), held=False, now_us=made)
+    assert with_them.expires_us == at(2026, 1, 31)
+    given = days(30, anchor=LABELLED, labelled_us=at(2026, 2, 1))
+    assert decide(given, Times(made), held=False, now_us=made).expires_us == at(2026, 3, 3)
+
+
+def test_a_minimum_counts_from_its_own_labels_not_from_those_of_the_rule_that_decides():
+    """D1"""
+    made = at(2026, 1, 1)
+    keeps = ((LABELLED, 0, 30 * DAY_US), (LABELLED, 0, 10 * DAY_US, at(2026, 1, 11)))
+    bound = days(5, anchor=LABELLED, labelled_us=at(2026, 6, 1), keeps=keeps)
+    assert decide(bound, Times(made), held=False, now_us=made).min_until_us == at(2026, 1, 31)
+
+
+def test_a_date_from_outside_may_lie_before_the_item_was_made():
+    """D1"""
+    bound = days(30, anchor=EXTERNAL, external_us=at(2025, 1, 1))
+    found = decide(bound, Times(at(2026, 1, 1)), held=False, now_us=at(2026, 1, 1))
+    assert (found.state, found.expires_us) == ("DUE", at(2025, 1, 31))
 
 
 @pytest.mark.parametrize("action", ON_EXPIRE)
@@ -431,6 +485,59 @@ def said(labels=None, policy=POLICY, times=None, now=MADE, *, held=False, **repl
 def test_why_it_is_still_there_and_when_it_goes_is_said_in_sentences(arguments, expected):
     """D2"""
     assert said(**arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("stay", "expected"),
+    [
+        (
+            Stay("fork", "ses_1", at(2028, 1, 1)),
+            (
+                "The fork ses_1 shares it. The next sweep makes that the fork's own where it can, and then "
+                "erases this; else this stays as long as the fork, until 2028-01-01."
+            ),
+        ),
+        (
+            Stay("fork", "ses_1"),
+            (
+                "The fork ses_1 shares it. The next sweep makes that the fork's own where it can, and then "
+                "erases this; else this stays as long as the fork."
+            ),
+        ),
+        (
+            Stay("hold", "mem_1"),
+            (
+                "It stays because mem_1, which was made from it, is kept by a hold; it goes once that is "
+                "released."
+            ),
+        ),
+        (
+            Stay("minimum", "", at(2028, 1, 1)),
+            "It stays because something, which was made from it, is not erased before 2028-01-01.",
+        ),
+        (Stay("newer_version"), "It stays while the newer version that was made from it does."),
+        (Stay("review"), "It stays until a person erases it, because its rule wants a person to decide."),
+        (
+            Stay("over_cap"),
+            (
+                "It stays until a privacy officer lets the sweep go on, because more of the tenant is due "
+                "than goes by itself."
+            ),
+        ),
+        (Stay("being_erased"), "It is being erased at this moment."),
+    ],
+    ids=lambda value: value.why if isinstance(value, Stay) else "",
+)
+def test_what_is_due_and_stays_is_said_with_its_date_and_because_of_what(stay, expected):
+    """D3"""
+    bound, now = bind(POLICY, "session", {}), at(2027, 4, 1)
+    decision = decide(bound, Times(MADE), held=False, now_us=now)
+    assert explain(decision, bound, POLICY, now, stay) == (
+        'It expired on 2027-03-01, because the rule "all" of the policy "mine" gives it 365 days after it '
+        f"was last used. It has been due since 2027-03-08. {expected}"
+    )
+    living = decide(bound, Times(MADE), held=False, now_us=MADE)
+    assert explain(living, bound, POLICY, MADE, stay) == explain(living, bound, POLICY, MADE)
 
 
 def test_what_nothing_binds_is_explained_too():

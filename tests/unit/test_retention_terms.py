@@ -21,19 +21,25 @@ PERIODS = st.one_of(
     st.tuples(st.just(0), st.integers(1, US_MAX)),
 )
 TERMS = st.builds(
-    lambda mark, rule, anchor, expire, keeps, grace, action, derived, restored, requested: Terms(
-        mark, rule, anchor, *expire, tuple(keeps), *grace, action, tuple(derived), restored, requested
+    lambda mark, rule, anchor, expire, keeps, grace, action, derived, *dates: Terms(
+        mark, rule, anchor, *expire, tuple(keeps), *grace, action, tuple(derived), *dates
     ),
     st.one_of(st.just(""), st.binary(min_size=16, max_size=16).map(bytes.hex)),
     st.integers(-1, 2**31 - 1),
     st.integers(0, len(ANCHORS) - 1),
     PERIODS,
-    st.lists(st.tuples(st.integers(0, 4), PERIODS).map(lambda keep: (keep[0], *keep[1])), max_size=4),
+    st.lists(
+        st.tuples(st.integers(0, 4), PERIODS).map(lambda keep: (keep[0], *keep[1]))
+        | st.tuples(PERIODS, st.integers(1, LAST_US)).map(lambda keep: (3, *keep[0], keep[1])),
+        max_size=4,
+    ),
     PERIODS,
     st.integers(0, 2),
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=4),
     st.integers(0, LAST_US),
     st.integers(0, LAST_US),
+    st.just(0) | st.integers(0, LAST_US),
+    st.just(0) | st.integers(0, LAST_US),
 )
 
 
@@ -71,7 +77,15 @@ def test_what_is_stored_reads_back(terms):
 def test_what_is_stored_is_numbers_and_the_mark_of_the_policy(terms):
     """K1"""
     stored = encode(terms)
-    assert re.fullmatch(rb'(\[1,"([0-9a-f]{32})?",[-0-9,\[\]]+\])?', stored)
+    assert re.fullmatch(rb'(\[[12],"([0-9a-f]{32})?",[-0-9,\[\]]+\])?', stored)
+
+
+@given(TERMS)
+def test_what_needs_no_clock_that_somebody_sets_is_stored_as_before_there_were_any(terms):
+    """D1: a vault in which nobody uses them can be read by an older program"""
+    plain = terms._replace(labelled_us=0, external_us=0, keeps=tuple(keep[:3] for keep in terms.keeps))
+    assert encode(plain)[:3] in {b"", b"[1,"}
+    assert len(orjson.loads(encode(plain) or b"[]")) in {0, 13}
 
 
 def test_nothing_stored_means_that_nothing_binds():
@@ -95,6 +109,10 @@ def test_nothing_stored_means_that_nothing_binds():
         pytest.param({"keeps": ((0, 1, 1),)}, id="keep"),
         pytest.param({"keeps": ((9, 1, 0),)}, id="clock-of-a-keep"),
         pytest.param({"keeps": ((0, 1),)}, id="short-keep"),
+        pytest.param({"keeps": ((0, 1, 0, 5),)}, id="start-of-another-clock"),
+        pytest.param({"keeps": ((3, 1, 0, 0),)}, id="start-that-is-none"),
+        pytest.param({"labelled_us": -1}, id="labelled"),
+        pytest.param({"external_us": LAST_US + 1}, id="external"),
         pytest.param({"derived": ((len(KINDS), 0),)}, id="kind"),
         pytest.param({"derived": ((0, len(DERIVED_OPTIONS)),)}, id="option"),
         pytest.param({"policy": "AB" * 16}, id="mark-in-capitals"),
@@ -127,6 +145,9 @@ GOOD = encode(Terms(policy="ab" * 16, rule=0, expire_us=DAY_US, keeps=((0, 6, 0)
         pytest.param(b"[1]", id="short"),
         pytest.param(b"\xff", id="no-text"),
         pytest.param(GOOD.replace(b"[1,", b"[0,", 1), id="older"),
+        pytest.param(GOOD.replace(b"[1,", b"[2,", 1), id="clocks-left-out"),
+        pytest.param(GOOD[:-1] + b",0,5]", id="clocks-in-the-first-form"),
+        pytest.param(GOOD.replace(b"[1,", b"[2,", 1)[:-1] + b",0,0]", id="clocks-that-are-none"),
         pytest.param(GOOD.replace(b"[1,", b"[true,", 1), id="true"),
         pytest.param(GOOD.replace(b"[1,", b"[1.0,", 1), id="float"),
         pytest.param(b'[1,"",-1,0,0,0,[],0,0,0,[],0,0]', id="a-second-form-of-nothing"),
@@ -143,7 +164,7 @@ def test_anything_else_is_not_read_as_terms(stored):
 def test_terms_of_a_newer_version_are_told_apart():
     """D1"""
     with pytest.raises(NewerVault):
-        decode(GOOD.replace(b"[1,", b"[2,", 1))
+        decode(GOOD.replace(b"[1,", b"[3,", 1))
 
 
 def test_reading_terms_and_deciding_by_them_loads_nothing_heavy():

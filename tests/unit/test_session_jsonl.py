@@ -601,6 +601,16 @@ def test_an_effect_that_is_told_out_of_order_costs_no_other_line(access):
         imported(access, b"\n".join(lines) + b"\n", strict=True)
 
 
+def test_that_a_session_was_labelled_comes_in_as_a_fact_about_the_other_one(access):
+    """L12: the copy has the labels of now, and its own facts say how it got others"""
+    session = access.sessions.create(labels={"case": "open"})
+    session.relabel({"case": "closed"})
+    copy, report = imported(access, exported(session))
+    assert report.problems == ()
+    assert dict(copy.info().labels) == {"case": "closed"}
+    assert [event.type for event in copy.events()] == ["imported.relabelled"]
+
+
 def test_what_was_erased_is_exported_as_a_fact_and_its_epoch_comes_back(access):
     """L12, D5: nothing is erased by importing that something was"""
     session = access.sessions.create()

@@ -161,9 +161,10 @@ FIELDS = {
     **dict.fromkeys(("kind", "key", "subject"), NAME),
     **dict.fromkeys(("first", "last"), ABOUT["caused_by"]),
     **dict.fromkeys(
-        ("options", "event.retracted events", "event.retracted epochs"), st.lists(JSON, max_size=3)
+        ("options", "event.retracted events", "event.retracted epochs", "session.relabelled removed"),
+        st.lists(JSON, max_size=3),
     ),
-    "document": st.dictionaries(TEXT, JSON, max_size=3),
+    **dict.fromkeys(("document", "session.relabelled labels"), st.dictionaries(TEXT, JSON, max_size=3)),
     "effect.resolved decision": st.sampled_from(["retry", "commit", "fail", "ask"]),
     "of": ID.map("run_{}".format),
     "into": ID.map("ses_{}".format),

@@ -68,10 +68,10 @@ class Leave:
         self._check_open()
         return self._door.authorise_session(self._principal, action, session_id, owner, recorded=recorded)
 
-    def tenant(self, action: str) -> Grant:
-        """Leave for an action with the principal's tenant as a whole."""
+    def tenant(self, action: str, *, create: bool = False) -> Grant:
+        """Leave for an action with the principal's tenant as a whole; ``create``: made if nobody knows it."""
         self._check_open()
-        return self._door.authorise_tenant(self._principal, action)
+        return self._door.authorise_tenant(self._principal, action, create=create)
 
     def export(self, subject: str) -> Grant:
         """Leave to give a person all that is kept about them."""
@@ -264,8 +264,14 @@ class Door:
             _ask=self._along(principal),
         ).masking()
 
-    def authorise_tenant(self, principal: Principal, action: str) -> Grant:
+    def authorise_tenant(self, principal: Principal, action: str, *, create: bool = False) -> Grant:
         """Leave for an action with a tenant as a whole: its audit trail, its list of sessions.
+
+        Args:
+            principal: who asks.
+            action: what for.
+            create: whether a tenant that nobody used yet gets its keys now: for what somebody decides about
+                all that will be in it, never for a look.
 
         Raises:
             NotFound: not allowed, or there is no such tenant.
@@ -273,7 +279,7 @@ class Door:
         decision = decide(principal.roles, action, "tenant")
         if not decision.allowed:
             raise NotFound(_ABSENT)
-        tenant = self._tenant(principal, create=action == "manage")  # whoever makes it known
+        tenant = self._tenant(principal, create=create or action == "manage")  # whoever makes it known
         grant = Grant(
             action=action,
             tenant=tenant,

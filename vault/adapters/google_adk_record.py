@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from vault.adapters.binding import Binding
 from vault.adapters.google_adk_fold import CREATED, EVENT, SNAPSHOT, Fold
 from vault.errors import Conflict, Erased, NotFound
-from vault.model import EVENTS_MAX, NewEvent, format_id
+from vault.model import EVENTS_MAX, NewEvent, format_id, session_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from vault.faces import Access
     from vault.model import Event
+    from vault.sealing.kept import Withdrawn
     from vault.sessions.session import Session
 
 T = TypeVar("T")
@@ -247,6 +248,7 @@ class Records:
         self._scopes = Binding(access, FRAMEWORK, reuse_erased=True)
         self._known: OrderedDict[tuple[str, ...], Record] = OrderedDict()
         self._lock = threading.Lock()
+        access.watch(self._withdrawn)
 
     def find(self, *ids: str) -> Record | None:
         """The record under these ids; None when there is none, or none any more."""
@@ -326,6 +328,12 @@ class Records:
         """Drop what is kept of a record: its handle and its state."""
         with self._lock:
             self._known.pop(ids, None)
+
+    def _withdrawn(self, gone: Withdrawn) -> None:
+        """Drop what is kept of sessions that were erased, or something of them, by whatever process."""
+        with self._lock:
+            for ids in [ids for ids, one in self._known.items() if session_bytes(one.session.id) in gone]:
+                del self._known[ids]
 
     def _binding(self, ids: tuple[str, ...]) -> Binding:
         return self.sessions if ids[0] == "session" else self._scopes

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar, cast
 from vault.adapters.langgraph_records import CHECKPOINT, LAYOUT, STRANGE, VALUES, WRITES, Record
 from vault.adapters.langgraph_state import Thread
 from vault.errors import Conflict, Erased, NotFound, Tampered
-from vault.model import BATCH_MAX, NewEvent
+from vault.model import BATCH_MAX, NewEvent, session_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from vault.adapters.binding import Binding
     from vault.adapters.langgraph_values import Memory
     from vault.model import Event
+    from vault.sealing.kept import Withdrawn
     from vault.sessions.session import Session
 
 #: Which events count no more: written before their bytes are taken out, so nobody builds on them meanwhile.
@@ -60,6 +61,7 @@ class ThreadLog:
     def __init__(self, session: Session) -> None:
         """Nothing is read yet."""
         self.session = session
+        self.session_bytes = session_bytes(session.id)
         self.lock = threading.RLock()
         self.thread = Thread()
         #: What each channel of each namespace held when it was put last.
@@ -211,6 +213,7 @@ class ThreadLogs:
         self._binding = binding
         self._lock = threading.Lock()
         self._known: OrderedDict[str, ThreadLog] = OrderedDict()
+        binding.access.watch(self._withdrawn)
 
     def reading(self, thread_id: str) -> ThreadLog | None:
         """A thread, up to date; None when nothing was written to it, or when it was erased.
@@ -281,6 +284,12 @@ class ThreadLogs:
         """Hold nothing of a thread in memory."""
         with self._lock:
             self._known.pop(thread_id, None)
+
+    def _withdrawn(self, gone: Withdrawn) -> None:
+        """Hold nothing of the threads that were erased, or something of them, by whatever process."""
+        with self._lock:
+            for thread_id in [one for one, log in self._known.items() if log.session_bytes in gone]:
+                del self._known[thread_id]
 
     def _entered(self, thread_id: str, session: Session) -> ThreadLog:
         """The one view of a thread that all of this process share; the last used stay."""

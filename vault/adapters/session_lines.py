@@ -21,7 +21,7 @@ from vault.model import (
     run_bytes,
 )
 from vault.policy import effects
-from vault.sessions.log import RETRACTED
+from vault.sessions.log import RELABELLED, RETRACTED
 from vault.sessions.prepare import VALID_US_END, check_epoch, check_own
 
 _CONTENT_FIELDS: Final = frozenset({"payload", "raw", "raw_base64"})
@@ -29,8 +29,8 @@ _ABOUT_FIELDS: Final = frozenset(
     {"run", "tool", "caused_by", "observed_at", "valid_for_us", "resource", "usage", "level"}
 )
 _FIELDS: Final = _CONTENT_FIELDS | _ABOUT_FIELDS | {"seq", "id", "type", "time", "epoch", "erased"}
-#: What the fact of an erasure comes in as: there something was erased, here nothing is.
-_ERASED_THERE: Final = "imported.retracted"
+#: What facts about the other session come in as: that was erased of, or labelled; here nothing is.
+_THERE: Final = {RETRACTED: "imported.retracted", RELABELLED: "imported.relabelled"}
 
 
 def event_fields(event: Event) -> dict[str, Any]:
@@ -101,7 +101,8 @@ def event_of(fields: dict[str, Any], stream: BinaryIO | None = None) -> NewEvent
         check_name(given["resource"], "a resource")
     if "usage" in given and not (isinstance(given["usage"], dict) and canonical_json(given["usage"])):
         raise LineRefused("usage is not an object")
-    event_type = _ERASED_THERE if given["type"] == RETRACTED else check_type(given["type"])
+    event_type = check_type(given["type"])
+    event_type = _THERE.get(event_type, event_type)
     check_own(event_type, given.get("payload"))
     return NewEvent(
         type=event_type,

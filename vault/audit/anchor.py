@@ -11,15 +11,18 @@ import hashlib
 import threading
 from dataclasses import replace
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING, Final
 
+from vault.audit.emptied import EmptiedEvents
 from vault.audit.entries import NOTHING, Entry, decode, encode
 from vault.clock import from_us
 from vault.errors import Conflict, RolledBack, Tampered, VaultError
 from vault.model import format_id
 from vault.ports.ledger import LedgerFile
 from vault.sealing import rows
-from vault.sealing.notes import EMPTY, Gone, Head
+from vault.sealing.notes import EMPTY, Emptied, Gone, Head, joined
+from vault.sealing.renewal import renewal_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from vault.clock import Clock
     from vault.ports.ledger import Ledger
     from vault.ports.records import Reader, Records, Transaction, VaultRow
+    from vault.sealing.keys import KeyHierarchy
     from vault.sealing.notes import Author, Signer
     from vault.sessions.witness import Witness
 
@@ -46,6 +50,7 @@ class History:
         self.newest: Entry | None = None
         self.heads: dict[bytes, Head] = {}
         self.erased: dict[bytes, Gone] = {}
+        self.emptied: dict[bytes, bytes] = {}  # by session: which of its events were erased one by one
 
     def refresh(self) -> None:
         """Read and verify what is new since the last time; at first, from the newest full entry on.
@@ -85,6 +90,7 @@ class History:
         before = {} if entry.restored else self.heads  # a restore takes back what was recorded before it
         heads = before | {head.session_id: head for head in entry.heads}
         self.heads = {sid: head for sid, head in heads.items() if sid not in self.erased}
+        self.emptied = joined({} if entry.full else self.emptied, entry.emptied, self.erased)
 
     def faults(self) -> list[tuple[int, str]]:
         """What is wrong with which entry, all of them read again; empty when nothing is.
@@ -141,13 +147,14 @@ class Anchor:
         ledger: Ledger,
         copies: Sequence[Ledger],
         signer: Signer,
-        row_key: bytes,
+        keys: KeyHierarchy,
         witness: Witness,
         clock: Clock,
     ) -> None:
         """Use a ledger, and copies of its newest entries elsewhere."""
         self._records, self._ledger, self._copies = records, ledger, copies
-        self._signer, self._row_key, self._witness, self._clock = signer, row_key, witness, clock
+        self._signer, self._row_key, self._witness, self._clock = signer, keys.row_key(), witness, clock
+        self._emptied = EmptiedEvents(records, keys)
         self._changed: set[bytes] = set()
         self._lock = threading.Lock()
         self.history = History(signer, ledger)
@@ -203,7 +210,11 @@ class Anchor:
             self.history.refresh()
             self._check_vault_row(row, self.history.newest)
             gone = self.history.erased | {one.id: one for one in erased}
-            entry = self._entry([head for head in heads if head.session_id not in gone], tuple(gone.values()))
+            heads = [head for head in heads if head.session_id not in gone]
+            known = self.history.emptied
+            # All facts there are: what stands before a backup's heads need not have been recorded.
+            emptied = joined(known, self._emptied.between({}, heads, known), gone)
+            entry = self._entry(heads, tuple(gone.values()), starmap(Emptied, emptied.items()))
             entry = replace(entry, restored=True, gap=gap)
             content = encode(self._signer, entry)
             self._ledger.append(LedgerFile(number=entry.number, content=content))
@@ -270,15 +281,19 @@ class Anchor:
         ]
         if not new and not erased and newest is not None:
             return None
+        emptied = self._emptied.between(known, new, self.history.emptied)
         number = newest.number + 1 if newest else 1
         full = number % FULL_EVERY == 1
         if full:
+            emptied = list(starmap(Emptied, joined(self.history.emptied, emptied, going).items()))
             heads = {**known, **{head.session_id: head for head in new}}
             new = [head for sid, head in heads.items() if sid not in going]
             erased = (*gone.values(), *erased)
-        return self._entry(new, erased, full=full)
+        return self._entry(new, erased, emptied, full=full)
 
-    def _entry(self, heads: Sequence[Head], erased: tuple[Gone, ...], *, full: bool = True) -> Entry:
+    def _entry(
+        self, heads: Sequence[Head], gone: tuple[Gone, ...], emptied: Iterable[Emptied], *, full: bool = True
+    ) -> Entry:
         """The entry that would follow the newest one."""
         newest = self.history.newest
         entry = Entry(
@@ -289,7 +304,8 @@ class Anchor:
             full=full,
             edge=EMPTY,
             heads=tuple(heads),
-            erased=erased,
+            erased=gone,
+            emptied=tuple(emptied),
         )
         return replace(entry, edge=(newest.edge if newest else EMPTY).extended(entry.leaves()))
 
@@ -345,13 +361,15 @@ def behind(reader: Reader, recorded: Iterable[Head]) -> list[str]:
         if row is None:
             problems.append(f"{name} with {head.seq} events is missing")
             continue
-        no, session_id, version, seq, chain, base, *owned = row
+        no, session_id, version, seq, chain, base, renewed, *owned = row
         if not isinstance(version, int) or not isinstance(seq, int) or not _is_whose(session_id, owned, head):
             problems.append(f"{name} is not its owner's, or not under the external id that was recorded")
         elif seq < head.seq:
             problems.append(f"{name} ends at event {seq}, {head.seq} were recorded")
         elif version < head.version or (version == head.version and (seq, chain) != (head.seq, head.chain)):
             problems.append(f"{name} is an older or another state than was recorded")
+        elif _sealed_anew(renewed, head):
+            continue  # every read checks that its row, which says so, is the vault's
         elif seq > head.seq and head.seq != base:  # a fork's own log begins behind what it shares
             found = next(reader.scan("chain_at", session_no=no, seq=head.seq), None)
             if found is None or found[0] != head.chain:
@@ -363,6 +381,14 @@ def _is_whose(session_id: bytes, owned: list[bytes], head: Head) -> bool:
     try:
         return rows.whose(session_id, *owned) == head.whose
     except TypeError:
+        return False
+
+
+def _sealed_anew(renewed: object, head: Head) -> bool:
+    """Whether a session's log was sealed anew since a head of it was recorded."""
+    try:
+        return isinstance(renewed, bytes) and head.version < renewal_of(renewed).version
+    except Tampered:
         return False
 
 

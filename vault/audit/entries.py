@@ -1,8 +1,9 @@
 """A ledger entry as signed bytes: a C2SP checkpoint with extension lines, then what it records.
 
-One line for each head that is new, and one for each thing that was erased, written before its keys go. An
-entry is full when it holds all heads; of kind ``restored`` when it holds all and takes back those before it:
-the vault was given an older state on purpose, and exactly that one counts from there on.
+One line for each head that is new, one for each thing that was erased, written before its keys go, and one
+for each session of which single events were erased. An entry is full when it holds all of them; of kind
+``restored`` when it holds all and takes back the heads before it: the vault was given an older state on
+purpose, and exactly that one counts from there on.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from vault.clock import from_us, to_us
 from vault.errors import Tampered
-from vault.sealing.notes import EMPTY, Edge, Gone, Head, opened
+from vault.sealing.notes import EMPTIED_BYTES, EMPTY, Edge, Emptied, Gone, Head, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from vault.sealing.notes import Author, Signer
 
 _ERASED: Final = "erased"
+_EMPTIED: Final = "emptied"
 _FULL: Final = "full"
 _RESTORED: Final = "restored"
 
@@ -43,6 +45,7 @@ class Entry:
     edge: Edge
     heads: tuple[Head, ...]
     erased: tuple[Gone, ...] = ()
+    emptied: tuple[Emptied, ...] = ()
     restored: bool = False
     gap: tuple[int, int] | None = None
 
@@ -50,6 +53,7 @@ class Entry:
         """What it adds to the tree."""
         yield from (head.leaf() for head in self.heads)
         yield from (gone.leaf() for gone in self.erased)
+        yield from (one.leaf() for one in self.emptied)
 
 
 NOTHING: Final = Entry(
@@ -64,6 +68,7 @@ def encode(signer: Signer, entry: Entry) -> bytes:
         for head in entry.heads
     )
     body += "".join(f"{_ERASED} {gone.id.hex()} {_b64(gone.fingerprint)}\n" for gone in entry.erased)
+    body += "".join(f"{_EMPTIED} {one.session_id.hex()} {_b64(one.events)}\n" for one in entry.emptied)
     text = (
         f"{signer.name}\n{entry.edge.size}\n{_b64(entry.edge.root())}\n"
         f"entry {entry.number}\n"
@@ -90,7 +95,9 @@ def decode(author: Signer | Author, content: bytes) -> Entry:
         size, root = int(lines[1]), base64.b64decode(lines[2], validate=True)
         fields = dict(line.partition(" ")[::2] for line in lines[3:])
         roots = tuple(base64.b64decode(part, validate=True) for part in fields["edge"].split())
-        recorded = body.splitlines()
+        recorded: dict[str, list[str]] = {_ERASED: [], _EMPTIED: [], "": []}
+        for line in body.splitlines():
+            recorded[kind if (kind := line.partition(" ")[0]) in recorded else ""].append(line)
         entry = Entry(
             number=int(fields["entry"]),
             digest=hashlib.sha256(content).digest(),
@@ -98,8 +105,9 @@ def decode(author: Signer | Author, content: bytes) -> Entry:
             recorded_us=to_us(datetime.fromisoformat(fields["time"])),
             full=fields["kind"] in {_FULL, _RESTORED},
             edge=Edge(size, roots),
-            heads=tuple(_head(line) for line in recorded if not line.startswith(_ERASED)),
-            erased=tuple(_gone(line) for line in recorded if line.startswith(_ERASED)),
+            heads=tuple(map(_head, recorded[""])),
+            erased=tuple(map(_gone, recorded[_ERASED])),
+            emptied=tuple(map(_emptied, recorded[_EMPTIED])),
             restored=fields["kind"] == _RESTORED,
             gap=_gap(fields.get("gap")),
         )
@@ -133,6 +141,14 @@ def _head(line: str) -> Head:
 def _gone(line: str) -> Gone:
     _, erased, fingerprint = line.split(" ")
     return Gone(bytes.fromhex(erased), base64.b64decode(fingerprint, validate=True))
+
+
+def _emptied(line: str) -> Emptied:
+    _, session_id, events = line.split(" ")
+    found = Emptied(bytes.fromhex(session_id), base64.b64decode(events, validate=True))
+    if not found.events or len(found.events) % EMPTIED_BYTES:
+        raise ValueError
+    return found
 
 
 def _b64(value: bytes) -> str:

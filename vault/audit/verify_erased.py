@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from vault.audit.emptied import EmptiedEvents
 from vault.audit.verify_session import Finding
 from vault.derived.verification import ItemsVerification
 from vault.errors import VaultError
@@ -58,6 +59,10 @@ class ErasedVerification:
         for found in items.run():
             yield Finding(kind=found.kind, place=found.place, detail=found.detail)
         counts["items"] = items.items
+        for id_, seq in EmptiedEvents(self.log.records, self.log.keys).returned(history.emptied):
+            place = f"{format_id('ses', id_)} event {seq} payload"
+            detail = "was erased by the ledger, and is there again with no fact that says so"
+            yield Finding(kind="resurrected", place=place, detail=detail)
         erased = history.erased  # before the snapshot: what it lists is then gone, or on its way
         with self.log.records.snapshot() as reader:
             # In this order: an erasure that ends meanwhile is then still counted as under way.

@@ -14,6 +14,7 @@ from vault.policy.epochs import is_over
 from vault.ports.records import BlobRow, EventRow, RunRow, SessionRow, is_sound
 from vault.sealing import rows
 from vault.sealing.payload import unseal
+from vault.sealing.renewal import renewal_of
 from vault.sessions.log import (
     JSON,
     NOTHING_RETRACTED,
@@ -188,7 +189,12 @@ class SessionVerification:
         if row.forked_from is None:
             return start
         shared = self._reader.scan("chain_in_session", session_id=row.forked_from, seq=row.base_seq)
-        if (row.base_chain,) not in set(shared) and row.forked_from not in self._gone:
+        stood = self._reader.scan("renewal_of_session", session_id=row.forked_from)
+        if (
+            (row.base_chain,) not in set(shared)
+            and not any((row.base_seq, row.base_chain) in _stood(renewed) for (renewed,) in stood)
+            and row.forked_from not in self._gone
+        ):
             self._found("fork", self._name, "the event that it was forked at is not in the session it names")
         return start
 
@@ -365,3 +371,11 @@ class SessionVerification:
                 self._found(
                     "touch", f"{self._name} event {seq}", "the index of what it changed is not what it says"
                 )
+
+
+def _stood(renewed: object) -> frozenset[tuple[int, bytes]]:
+    """The chain values that stood in a log before it was sealed anew, as its row says."""
+    try:
+        return renewal_of(renewed).stood if isinstance(renewed, bytes) else frozenset()
+    except Tampered:
+        return frozenset()

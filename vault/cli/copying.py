@@ -102,13 +102,17 @@ def restore(
     else:
         _say_restored(done)
     if not done.newer_ledger:
-        note("no ledger newer than the backup was found: what was erased since is not known, and is back")
+        note(
+            "no ledger newer than the backup was found: what was erased since is not known, and would be back"
+        )
 
 
 def _say_restored(done: Restored) -> None:
     say(f"restored the state of {done.made_at}: {plural(done.sessions, 'session')}, all checked")
     if done.erased_again:
         say(f"{done.erased_again:,} erased since were in the backup, and are erased again")
+    if done.events_again:
+        say(f"{plural(done.events_again, 'single event')} erased since, and erased again")
     for lost in done.lost[:_LOST_SHOWN]:
         say(f"  lost: {lost.session_id}: {lost.events - lost.restored:,} of {plural(lost.events, 'event')}")
     if len(done.lost) > _LOST_SHOWN:

@@ -6,7 +6,6 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
@@ -17,12 +16,12 @@ from rich.text import Text
 
 from vault.cli.asked_again import list_stale
 from vault.cli.call import OwnerCall, command
+from vault.cli.given import labels_of, life_of, namespace_of
 from vault.cli.output import binary_stdout, document, note, replacing, say, show
 from vault.cli.printable import ago, iso, one_line, plural, size, terminal_json
 from vault.clock import SystemClock, from_us
 from vault.derived.item import VALUE_BYTES_MAX
 from vault.errors import InvalidInput
-from vault.policy.durations import parse_duration
 
 if TYPE_CHECKING:
     from vault.derived.item import Artifact, Memory
@@ -110,15 +109,15 @@ def put_memory(
     given = _value(value)
     with call.access() as access:
         made = access.memories.put(
-            _namespace(namespace),
+            namespace_of(namespace),
             key,
             given,
             sources=source,
             on_source_erased=on_source_erased,  # type: ignore[arg-type]  # checked there
-            labels=_labels(label),
+            labels=labels_of(label),
             kind=kind,
             reason=reason,
-            ttl=_ttl(ttl),
+            ttl=life_of(ttl),
         )
     _told(call, memory_document(made), made)
 
@@ -128,7 +127,7 @@ def get_memory(
 ) -> None:
     """Print the value of a memory, as JSON."""
     with call.access() as access:
-        found = access.memories.get(_namespace(namespace), key, kind=kind)
+        found = access.memories.get(namespace_of(namespace), key, kind=kind)
     if call.as_json:
         document(memory_document(found))
     else:
@@ -140,7 +139,7 @@ def list_memories(
 ) -> None:
     """List memories by namespace and key."""
     with call.access() as access:
-        found = access.memories.list(_namespace(namespace), kind=kind, limit=limit)
+        found = access.memories.list(namespace_of(namespace), kind=kind, limit=limit)
     _print_memories(call, found, limit)
 
 
@@ -167,7 +166,7 @@ def search_memories(
     wanted = None if where is None else _parsed(where, "--filter is a JSON object of fields and values")
     with call.access() as access:
         found = access.memories.search(
-            _namespace(namespace), filter=wanted, text=text, kind=kind, limit=limit
+            namespace_of(namespace), filter=wanted, text=text, kind=kind, limit=limit
         )
     _print_memories(call, found, limit)
 
@@ -182,7 +181,7 @@ def memory_history(
 ) -> None:
     """List the versions of a memory, newest first."""
     with call.access() as access:
-        found = access.memories.history(_namespace(namespace), key, kind=kind, limit=limit)
+        found = access.memories.history(namespace_of(namespace), key, kind=kind, limit=limit)
     _print_memories(call, found, limit)
 
 
@@ -234,9 +233,9 @@ def put_artifact(
             media_type=media_type,
             sources=source,
             on_source_erased=on_source_erased,  # type: ignore[arg-type]  # checked there
-            labels=_labels(label),
+            labels=labels_of(label),
             reason=reason,
-            ttl=_ttl(ttl),
+            ttl=life_of(ttl),
         )
     _told(call, artifact_document(made), made)
 
@@ -347,10 +346,6 @@ def _json(value: Any, *, indent: bool = False) -> str:
     return terminal_json(orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else 0)).decode()
 
 
-def _namespace(text: str) -> tuple[str, ...]:
-    return tuple(part for part in text.split("/") if part)
-
-
 def _value(text: str) -> Any:
     if text == _STANDARD_INPUT:
         # One byte too many is refused by its length; an endless input ends.
@@ -363,25 +358,6 @@ def _parsed(text: str, otherwise: str) -> Any:
         return orjson.loads(text)
     except ValueError:
         raise InvalidInput(otherwise) from None
-
-
-def _labels(given: list[str] | None) -> dict[str, str]:
-    labels = {}
-    for item in given or ():
-        name, equals, value = item.partition("=")
-        if not equals:
-            raise InvalidInput("a label is given as name=value")
-        labels[name] = value
-    return labels
-
-
-def _ttl(text: str | None) -> timedelta | None:
-    if text is None:
-        return None
-    period = parse_duration(text)
-    if period is None or not period.us:
-        raise InvalidInput("--ttl is a number of hours or days, for example 12h or 90d")
-    return timedelta(microseconds=period.us)
 
 
 @contextmanager

@@ -9,7 +9,17 @@ from rich.text import Text
 
 from vault.audit.oversight import ends_at
 from vault.audit.trail import ASKED, BROKEN, ENTERED, GIVEN, LEFT, MENDED, REVEALED, REVOKED, USED
-from vault.cli.printable import iso, local, one_line
+from vault.cli.printable import iso, local, one_line, plural
+from vault.clock import from_us
+from vault.erasure.expire import EXPIRED
+from vault.erasure.exports import EXPORTED
+from vault.erasure.holds import LIFTED, PLACED
+from vault.erasure.policies import ACTIVATED, APPLIED, APPROVED, CANCELLED, PENDING
+from vault.erasure.proof import PROVED
+from vault.erasure.reencrypt import REENCRYPTED
+from vault.erasure.retention import DATED
+from vault.erasure.service import ASKED as ERASURE
+from vault.model import format_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,6 +105,57 @@ def _left(entry: Entry) -> str:
     return str(entry.said["of"])
 
 
+def _erasure(entry: Entry) -> str:
+    said = entry.said
+    return f"{_operation(entry)}: {said['selector']}, for {said['reason']}"
+
+
+def _proved(entry: Entry) -> str:
+    return f"{_operation(entry)}: receipt {entry.said['receipt']}"
+
+
+def _operation(entry: Entry) -> str:
+    return format_id("era", bytes.fromhex(entry.said["operation"]))
+
+
+def _exported(entry: Entry) -> str:
+    said = entry.said
+    what = f"{plural(said['sessions'], 'session')} and {plural(said['items'], 'derived item')}"
+    return f"of {said['subject']}: {what}, {said['held_back']:,} held back"
+
+
+def _placed(entry: Entry) -> str:
+    return f"{_hold(entry)} on a {entry.said['scope']}: {one_line(entry.said['reason'], _REASON_MAX)}"
+
+
+def _lifted(entry: Entry) -> str:
+    return f"{_hold(entry)}: {one_line(entry.said['reason'], _REASON_MAX)}"
+
+
+def _hold(entry: Entry) -> str:
+    return format_id("hld", bytes.fromhex(entry.said["hold"]))
+
+
+def _policy(entry: Entry) -> str:
+    said = entry.said
+    name = f"{said['name']} {said['version']}, " if "name" in said else ""
+    since = f", in force from {local(from_us(said['from_us']))} on" if entry.what == PENDING else ""
+    return f"{name}{said['digest'][:16]}{since}"
+
+
+def _expired(entry: Entry) -> str:
+    return plural(entry.said["epochs"], "epoch")
+
+
+def _dated(entry: Entry) -> str:
+    at_us = entry.said["at_us"]
+    return "no date from outside" if at_us is None else f"the date from outside: {local(from_us(at_us))}"
+
+
+def _reencrypted(entry: Entry) -> str:
+    return f"{plural(entry.said['events'], 'event')} under {plural(entry.said['keys'], 'fresh key')}"
+
+
 _SAID: Final[dict[str, Callable[[Entry], str]]] = {
     USED: _used,
     GIVEN: _given,
@@ -105,4 +166,13 @@ _SAID: Final[dict[str, Callable[[Entry], str]]] = {
     REVEALED: _revealed,
     ENTERED: _entered,
     LEFT: _left,
+    ERASURE: _erasure,
+    PROVED: _proved,
+    EXPORTED: _exported,
+    PLACED: _placed,
+    LIFTED: _lifted,
+    EXPIRED: _expired,
+    DATED: _dated,
+    REENCRYPTED: _reencrypted,
+    **dict.fromkeys((ACTIVATED, PENDING, APPROVED, CANCELLED, APPLIED), _policy),
 }

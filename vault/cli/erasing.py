@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
 from vault.cli.call import LATEST, OwnerCall, command
-from vault.cli.output import document, note, progress, replacing, say
+from vault.cli.output import document, note, replacing, say, steps
 from vault.cli.plans import GOING, KEPT, done_lines, nested, print_plan, tell
 from vault.cli.printable import plural
+from vault.erasure import selection
 from vault.errors import Conflict, InvalidInput, NotFound, StorageUnavailable
 from vault.policy.plan import refuse_selector
 
@@ -32,6 +33,15 @@ _STATES: Final[Mapping[str, str]] = {
     "incomplete": "incomplete: a store did not give something up; each sweep tries again, and so does the"
     " next opening of the vault",
     "barrier_passed": "barrier passed: as verified, and copies of its keys open nothing any more",
+}
+
+#: What an erasure is at, for whoever waits.
+_STEPS: Final[Mapping[str, str]] = {
+    "fence": "hidden",
+    "keys": "keys destroyed",
+    "rows": "deleted",
+    "files": "files deleted",
+    "search": "searched for remains",
 }
 
 SubjectOption = Annotated[
@@ -116,6 +126,7 @@ def erase(
     for text in (session, person, memory, artifact):
         if text is not None:
             refuse_selector(text)  # whoever calls: a mistake is no question of leave
+    selection.chosen(session, person, memory, artifact, label_pair(label), tenant_whole or None)
     _check(plan=plan, token=token, yes=yes, files=files, as_json=call.as_json)
     chosen: dict[str, Any] = {
         "session": _full_id(session),
@@ -254,8 +265,9 @@ def _execute(access: Access, planned: ErasurePlan, files: _Files, *, as_json: bo
             )
             if files.proofs is not None:
                 files.proofs.mkdir(mode=0o700)
-            with progress(f"erasing {going:,}", None, of_bytes=False):
-                done = access.erasure.execute(planned)
+                opened.callback(_removed_if_empty, files.proofs)  # of what was refused
+            with steps(f"erasing {plural(going, 'thing')}", _STEPS, of_bytes=("search",)) as advance:
+                done = access.erasure.execute(planned, progress=advance)
             if receipt is not None:
                 receipt.write(done.receipt)
             if key is not None and done.key is not None:
@@ -272,6 +284,11 @@ def _execute(access: Access, planned: ErasurePlan, files: _Files, *, as_json: bo
             note(f"its key, shown once: {done.key.hex() if done.key is not None else ''}")
         raise
     _print_outcome(done, files, before=False, as_json=as_json)
+
+
+def _removed_if_empty(directory: Path) -> None:
+    with suppress(OSError):
+        directory.rmdir()
 
 
 def _erased_before(access: Access, chosen: dict[str, Any], files: _Files, *, as_json: bool) -> None:
@@ -313,7 +330,8 @@ def _print_outcome(done: Outcome, files: _Files, *, before: bool, as_json: bool)
             tell(line)
         if any(action in {"held", "minimum"} for _, action in done.counts):
             tell("what is kept is hidden from now on, and erased once nothing keeps it any more")
-        tell(_STATES[done.state])
+        if any(action in {"erased", "recomputed"} for _, action in done.counts) or done.state == "incomplete":
+            tell(_STATES[done.state])
         say(f"operation {done.operation}")
         _print_files(done, files, before=before)
     if done.state == "incomplete":

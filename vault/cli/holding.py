@@ -13,6 +13,7 @@ from vault.cli.call import OwnerCall, command
 from vault.cli.erasing import LabelOption, SubjectOption, WholeOption, label_pair
 from vault.cli.output import document, note, say, show
 from vault.cli.plans import tell
+from vault.cli.policies import NEW_TENANT, is_new_tenant
 from vault.cli.printable import iso, local, one_line, plural
 from vault.errors import NotFound
 from vault.model import parse_id
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from vault.faces import Access
 
 _REASON_MAX: Final = 1_000
+_NAMED_MAX: Final = 1_000
 _SCOPES: Final = {
     "session": "one session, and what was derived from it",
     "subject": "everything of one person",
@@ -85,6 +87,7 @@ def place(
     with _officer(call) as access:
         if session is not None and person is None and pair is None and not tenant_whole:
             _check_there(access, session)
+        new = session is None and is_new_tenant(access)
         made = access.holds.place(
             session=session, subject=person, label=pair, tenant=tenant_whole, reason=reason
         )
@@ -92,6 +95,8 @@ def place(
         document(_document(made))
         return
     say(f"{made.id} keeps {_SCOPES[made.scope]}")
+    if new:
+        note(NEW_TENANT)
     if made.too_late:
         tell(
             f"it may come too late for {plural(made.too_late, 'thing')}, erased before or being erased at"
@@ -135,7 +140,7 @@ def list_holds(
     *,
     lifted: Annotated[bool, typer.Option("--lifted", help="Also those that were lifted.")] = False,
 ) -> None:
-    """List the holds in force, with their reasons."""
+    """List the holds in force: what each names, and why."""
     with _officer(call) as access:
         holds = access.holds.list(lifted=lifted)
     if call.as_json:
@@ -150,13 +155,21 @@ def _text(one: Hold) -> Text:
     ended = "in force" if one.lifted_at is None else f"lifted {local(one.lifted_at)}"
     head = Text.assemble((one.id, "bold"), "  ", (ended, "green" if one.lifted_at is None else "dim"))
     what = Text(f"  since {local(one.placed_at)}: {_SCOPES.get(one.scope, 'what it keeps is not on record')}")
-    return Text("\n").join([head, what, Text(f"  {one_line(one.reason, _REASON_MAX)}")])
+    return Text("\n").join([head, what, *_named(one), Text(f"  {one_line(one.reason, _REASON_MAX)}")])
+
+
+def _named(one: Hold) -> list[Text]:
+    """The line that says what a hold names."""
+    if one.named is not None:
+        return [Text(f"  {one_line(one.named, _NAMED_MAX)}")]
+    return [Text("  placed before names were kept", style="dim")] if one.scope in {"subject", "label"} else []
 
 
 def _document(one: Hold) -> dict[str, Any]:
     return {
         "id": one.id,
         "scope": one.scope,
+        "named": one.named,
         "reason": one.reason,
         "placed_at": iso(one.placed_at),
         "lifted_at": iso(one.lifted_at),

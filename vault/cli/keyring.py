@@ -1,4 +1,4 @@
-"""Commands on the vault's keys as a whole: ``keys list``, ``keys rotate``, ``keys barrier``."""
+"""Commands on the vault's keys: ``keys list``, ``keys rotate``, ``keys barrier``, ``keys reencrypt``."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def add(keys: typer.Typer) -> None:
     command(keys, "list")(list_keys)
     command(keys, "rotate")(rotate)
     command(keys, "barrier")(barrier)
+    command(keys, "reencrypt")(reencrypt)
 
 
 def list_keys(call: VaultCall) -> None:
@@ -55,6 +56,7 @@ def list_keys(call: VaultCall) -> None:
             }
         )
         return
+    say(f"{'tenant':32}  {'purpose':8}  keys")
     for count in counts:
         dying = f", {count.dying:,} dying" if count.dying else ""
         say(f"{count.tenant_id.hex() or '-':32}  {count.purpose:8}  {count.live:,}{dying}")
@@ -89,6 +91,27 @@ def barrier(call: VaultCall, *, renew: RenewOption = False) -> None:
             f"fresh keys for every tenant: {plural(done.keys, 'key')} wrapped anew, the old root is destroyed"
         )
     _note_log(done)
+
+
+def reencrypt(
+    call: VaultCall,
+    session: Annotated[str, typer.Argument(metavar="SESSION", help="A session's id.", show_default=False)],
+) -> None:
+    """Replace one session's keys, and seal all of it anew under the fresh ones.
+
+    For when its keys got out, for example with an old keys.db and its root key. Whoever copied the sealed
+    data too still reads that copy, and what was derived from the session keeps its own keys. A backup of
+    data from before gives this session back only with the keys of then: make a new one. Cut off, run it
+    again.
+    """
+    with call.opened() as opened, progress("events", None, of_bytes=False) as advance:
+        done = opened.keys.reencrypt(session, progress=lambda done, _: advance(done))
+    if call.as_json:
+        document({"session": session, **done._asdict()})
+    else:
+        say(f"{plural(done.events, 'event')} sealed anew under {plural(done.keys, 'fresh key')}")
+    if not done.truncated:
+        note("a reader keeps old rows or keys in a write-ahead log; they go when the vault is closed")
 
 
 def _replaced(call: VaultCall, *, fresh: bool, renew: bool) -> Rewrapped:

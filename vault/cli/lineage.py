@@ -9,12 +9,14 @@ import typer
 
 from vault.cli.call import OwnerCall, command
 from vault.cli.output import document, say
+from vault.errors import NotFound
 
 if TYPE_CHECKING:
     from vault.derived.lineage import Node
 
 _LAST, _MORE, _BELOW, _NEXT = "└── ", "├── ", "    ", "│   "
 _CUT: Final = "…"
+_ABSENT: Final = "there is no such session, memory or artifact; --tenant and --as say whose"
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +36,12 @@ def show_lineage(
     Only what is one's own is followed: what others made from a session that they were shown is theirs.
     """
     with call.access() as access:
-        found = access.derived.lineage(item)
+        try:
+            found = access.derived.lineage(item)
+        except NotFound:
+            raise NotFound(
+                "there is no such session, memory or artifact; --tenant and --as say whose"
+            ) from None
     if call.as_json:
         document(node_document(found))
         return

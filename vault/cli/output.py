@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from rich import filesize
 from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
@@ -22,10 +23,13 @@ from rich.progress import (
 )
 
 from vault.cli.printable import json_line, terminal_json, visible
+from vault.config import FILE as CONFIG
 from vault.errors import InvalidInput, StorageUnavailable
 
 #: Told how much is done so far.
 Advance = Callable[[int], None]
+#: Told which step is at work, how much of it is done, and how much there is.
+Step = Callable[[str, int, int], None]
 
 
 class _Console(Console):
@@ -104,13 +108,43 @@ def progress(what: str, total: int | None, *, of_bytes: bool) -> Iterator[Advanc
 
 
 @contextmanager
+def steps(what: str, words: Mapping[str, str], *, of_bytes: Collection[str] = ()) -> Iterator[Step]:
+    """A bar on standard error that says which step is how far; nothing when that is not a terminal.
+
+    Args:
+        what: what is being done.
+        words: what each step does; what it has no word for is not shown.
+        of_bytes: the steps that count bytes.
+    """
+    screen = console(error=True)
+    columns: list[ProgressColumn] = [
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[far]}", markup=False),
+    ]
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        task = bar.add_task(visible(what), total=None, far="")
+
+        def advance(step: str, done: int, total: int) -> None:
+            if step in words:
+                shown = [
+                    filesize.decimal(part) if step in of_bytes else f"{part:,}" for part in (done, total)
+                ]
+                described, far = f"{visible(what)}: {words[step]}", "/".join(shown)
+                bar.update(task, description=described, completed=done, total=total, far=far)
+
+        yield advance
+
+
+@contextmanager
 def replacing(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     """A file, readable by its owner only, that takes its name when it is complete and on disk.
 
     Raises:
-        InvalidInput: something is there already.
+        InvalidInput: something is there already, or it would stand among a vault's own files.
         StorageUnavailable: its directory cannot be written.
     """
+    refuse_among_own_files(path)
     if path.is_dir() or (os.path.lexists(path) and not overwrite):
         raise InvalidInput("there is something at this path already; choose another, or give --overwrite")
     try:
@@ -126,3 +160,13 @@ def replacing(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     except BaseException:
         Path(partial).unlink(missing_ok=True)
         raise
+
+
+def refuse_among_own_files(path: Path) -> None:
+    """Refuse a path directly in a vault's directory: what is written there could replace a database.
+
+    Raises:
+        InvalidInput: it is one.
+    """
+    if (path.parent / CONFIG).exists():
+        raise InvalidInput("only the vault itself writes into its directory; choose a path outside of it")

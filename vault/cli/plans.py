@@ -14,8 +14,11 @@ from vault.clock import from_us
 from vault.derived.item import item_name
 from vault.errors import NotFound
 from vault.model import format_id
+from vault.policy.durations import FOREVER_US
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from vault.erasure.service import ErasurePlan
     from vault.faces import Access
     from vault.policy.plan import Item
@@ -146,7 +149,8 @@ def _told(item: Item, names: Mapping[bytes, str]) -> _Told:
     through = names.get(item.through) if item.through != item.id else None
     id_ = names[item.id]
     if item.action in KEPT:
-        until = f" until {local(from_us(item.until_us))}" if item.until_us else ""
+        ends = _until(item)
+        until = f" until {local(ends)}" if ends else ""
         keeps = "a hold" if item.action == "held" else f"a statutory minimum{until}"
         return _Told("held back", id_, f"{keeps},\non {through}" if through else keeps)
     because = _BECAUSE[item.reason].format(through or "it")
@@ -192,8 +196,13 @@ def _item_document(item: Item, names: Mapping[bytes, str]) -> dict[str, Any]:
         "action": item.action,
         "reason": item.reason,
         "through": names.get(item.through) if item.through != item.id else None,
-        "until": iso(from_us(item.until_us)) if item.until_us else None,
+        "until": iso(_until(item)),
     }
+
+
+def _until(item: Item) -> datetime | None:
+    """When a minimum that keeps an item ends; None for none, or where its clock has not started."""
+    return from_us(item.until_us) if 0 < item.until_us < FOREVER_US else None
 
 
 def _name(item: Item) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 _NOBODY: Final = "no policies for this tenant and role: they are for --role privacy_officer, with --as"
 _SHOWN_DIGITS: Final = 16
+_DIGEST: Final = re.compile(r"[0-9a-f]{8,64}")
+#: Said by what makes a tenant known.
+NEW_TENANT: Final = "nobody used this tenant before; check its name, if that surprises you"
 _STATES: Final = {
     "active": "in force from now on",
     "unchanged": "in force already; nothing was done",
@@ -66,6 +70,15 @@ def _officer(call: OwnerCall) -> Iterator[Access]:
         except NotFound:
             raise NotFound(_NOBODY) from None
         yield access
+
+
+def is_new_tenant(access: Access) -> bool:
+    """Whether nobody used the tenant yet, so that a mistyped name is told of; as seen by an officer."""
+    try:
+        access.policies.active()
+    except NotFound:
+        return True
+    return False
 
 
 def _text_of(file: Path) -> str:
@@ -122,18 +135,26 @@ def show_policy(
     *,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="One that comes with the vault; left out: the one in force."),
+        typer.Argument(
+            metavar="NAME",
+            help="One that comes with the vault, or 8 or more digits of the digest of one that was in force; "
+            "left out: the one in force.",
+        ),
     ] = None,
 ) -> None:
-    """Print a policy's document: the one in force, or one that comes with the vault."""
+    """Print a policy's document: the one in force, one that was, or one that comes with the vault."""
     from vault.erasure.policies import NAMES, shipped  # noqa: PLC0415 - only this command needs it
 
-    if name is not None and name not in NAMES:
+    if name is not None and name not in NAMES and not _DIGEST.fullmatch(name):
         raise InvalidInput(
-            f"these come with the vault: {', '.join(NAMES)}; leave it out for the one in force"
+            f"these come with the vault: {', '.join(NAMES)}; another one is named by 8 or more digits of its "
+            "digest, as policy list shows it; leave it out for the one in force"
         )
     with _officer(call) as access:
-        policy = access.policies.active() if name is None else shipped(name)
+        if name is not None and name not in NAMES:
+            policy = access.policies.of_digest(name)
+        else:
+            policy = access.policies.active() if name is None else shipped(name)
     if call.as_json:
         about = {"name": policy.name, "version": policy.version, "digest": policy.digest.hex()}
         document({**about, "text": policy.text})
@@ -179,12 +200,18 @@ def activate(call: OwnerCall, *, file: FileArgument) -> None:
     At once, unless something that is stored goes earlier by it: then it waits for a day, and if that is much,
     for the approval of a second person.
     """
-    with _officer(call) as access:
-        answer = access.policies.activate(_text_of(file), file=file.name)
+    with call.access() as access:
+        new = is_new_tenant(access)
+        try:
+            answer = access.policies.activate(_text_of(file), file=file.name)
+        except NotFound:
+            raise NotFound(_NOBODY) from None
     if call.as_json:
         document(_answer_document(answer))
         return
     tell(f"{answer.name} {answer.version} is {_STATES[answer.state]}")
+    if new:
+        note(NEW_TENANT)
     _say_answer(answer)
 
 

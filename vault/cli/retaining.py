@@ -1,10 +1,10 @@
-"""Commands ``retention``: what is due by policy, a sweep, why something is there, taking an expiry back."""
+"""Commands ``retention``: what is due, a sweep, why something is there, taking an expiry back, a date."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -19,11 +19,11 @@ from vault.clock import SystemClock, from_us
 from vault.errors import Conflict, InvalidInput, NotFound, StorageUnavailable, VaultError
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from vault.erasure.retention import Explanation, Health, Sweep
     from vault.faces import Access
 
+_NO_DATE: Final = "none"
+_DAY_LENGTH: Final = len("2027-01-31")
 #: A sweeper that came to no end for so long does not work.
 SILENT_MAX: Final = timedelta(days=2)
 _NOBODY: Final = "no retention for this tenant and role: it is for --role privacy_officer, with --as"
@@ -37,6 +37,7 @@ def register(app: typer.Typer) -> None:
     command(retention, "status")(status)
     command(retention, "explain")(explain)
     command(retention, "undo")(undo)
+    command(retention, "date")(date)
     command(retention, "trust-clock")(trust_clock)
     app.add_typer(retention, name="retention")
 
@@ -150,6 +151,8 @@ def _would(would: Sweep) -> str:
     told = [f"{plural(would.going, 'thing')} would be erased now" if would.going else "nothing is due now"]
     if would.held:
         told.append(f"{plural(would.held, 'thing')} kept by a hold or a statutory minimum")
+    if would.shared:
+        told.append(f"{plural(would.shared, 'session')} due, once forks have taken over what they share")
     if would.review:
         told.append(f"{plural(would.review, 'thing')} due wait for a person, as the policy says so")
     if would.over_cap:
@@ -161,6 +164,7 @@ def _document(sweep: Sweep) -> dict[str, Any]:
     return {
         "going": sweep.going,
         "held": sweep.held,
+        "shared": sweep.shared,
         "review": sweep.review,
         "over_cap": sweep.over_cap,
         "token": sweep.token or None,
@@ -261,6 +265,47 @@ def undo(
         tell(told.text)
 
 
+def date(
+    call: OwnerCall,
+    *,
+    session: Annotated[str, typer.Argument(metavar="SESSION", help="A session, by its full id.")],
+    at: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATE", help="A day in UTC, an ISO 8601 time with its zone, or `none` to take it back."
+        ),
+    ],
+) -> None:
+    """Set the date that a policy counts from with the clock `external`, as privacy_officer.
+
+    What is over by it is hidden at once, and goes by the next sweep. It stands in the audit trail.
+    """
+    with _officer(call) as access:
+        told = access.retention.date(session, None if at == _NO_DATE else _parsed(at))
+    if call.as_json:
+        document(_explained(session, told))
+    else:
+        say(f"{session} has {'no date from outside' if at == _NO_DATE else 'this date from outside'} now")
+        tell(told.text)
+
+
+def _parsed(text: str) -> datetime:
+    """A moment, or the beginning of a day in UTC.
+
+    Raises:
+        InvalidInput: it is neither.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is not None and len(text) == _DAY_LENGTH:
+        moment = moment.replace(tzinfo=UTC)
+    if moment is None or moment.utcoffset() is None:
+        raise InvalidInput("a date is a day as 2027-01-31, or a time with its zone as 2027-01-31T12:00:00Z")
+    return moment
+
+
 def _explained(named: str, told: Explanation) -> dict[str, Any]:
     return {
         "id": named,
@@ -270,4 +315,6 @@ def _explained(named: str, told: Explanation) -> dict[str, Any]:
         "expires_at": iso(told.expires_at),
         "erased_from": iso(told.erased_from),
         "holds": told.holds,
+        "stays": told.stays,
+        "because_of": told.because_of,
     }

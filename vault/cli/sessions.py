@@ -1,4 +1,4 @@
-"""Commands on sessions: ``sessions``, ``show``, ``follow``, ``end``."""
+"""Commands on sessions: ``sessions``, ``show``, ``follow``, ``label``, ``end``."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ def register(app: typer.Typer) -> None:
     command(app, "sessions")(list_sessions)
     command(app, "show")(show_session)
     command(app, "follow")(follow_session)
+    command(app, "label")(label_session)
     command(app, "end")(end_session)
 
 
@@ -259,7 +260,35 @@ def _print_documents(events: Iterator[Event]) -> None:
         document(event_document(event))
 
 
-# ----------------------------------------------------------------------------------------------------- end
+# ---------------------------------------------------------------------------------------------- label, end
+
+
+def label_session(
+    call: OwnerCall,
+    *,
+    session: SessionArgument,
+    labels: Annotated[
+        list[str] | None, typer.Argument(metavar="[K=V]...", help="Labels to give, each with its value.")
+    ] = None,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option("--remove", metavar="NAME", help="A label to take away; may be given again."),
+    ] = None,
+) -> None:
+    """Give a session labels while it lives on, and take some away.
+
+    What is kept by a label's rule is bound anew, and the log says so. A label that a legal hold names stays:
+    then the exit code is 7.
+    """
+    if not labels and not remove:
+        raise InvalidInput("say which labels to give as name=value, or which to take away with --remove")
+    with call.session(session) as found:
+        found.relabel(_labels(labels or []), remove=remove or ())
+        info = found.info()
+    if call.as_json:
+        document(summary_document(info))
+    else:
+        say(f"{info.id} has the labels {labels_line(info)}" if info.labels else f"{info.id} has no labels")
 
 
 def end_session(call: OwnerCall, session: SessionArgument) -> None:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from vault.cli import erasing
 from vault.cli.call import OwnerCall, command
-from vault.cli.output import document, note, progress, say, show
+from vault.cli.output import document, note, progress, refuse_among_own_files, say, show
 from vault.cli.plans import counted, tell
 from vault.cli.printable import iso, local, plural, size
 from vault.erasure.disclosure import WHY
@@ -76,6 +76,7 @@ def export(
 
     What cannot be shown is listed in it with the reason. It is opened: whoever has the file can read it.
     """
+    refuse_among_own_files(to)
     with call.access() as access, progress("export", None, of_bytes=False) as advance:
         made = access.exports.subject(person, to, progress=lambda done, _: advance(done))
     if call.as_json:
@@ -103,6 +104,7 @@ def erase(
     yes: erasing.YesOption = False,
     receipt: erasing.ReceiptOption = None,
     key_file: erasing.KeyFileOption = None,
+    proofs: erasing.ProofsOption = None,
     overwrite: erasing.OverwriteOption = False,
 ) -> None:
     """Erase all that is kept about a person: the same as `erase --subject NAME`."""
@@ -116,6 +118,7 @@ def erase(
         yes=yes,
         receipt=receipt,
         key_file=key_file,
+        proofs=proofs,
         overwrite=overwrite,
     )
 

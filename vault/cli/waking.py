@@ -165,7 +165,8 @@ def _print(info: SessionSummary, woken: Woken, *, compared: bool) -> None:
     _fact("its state", _recovered(woken))
     tools = [_tool(call, now) for call in woken.pending_tools]
     _list("tools without an answer", tools)
-    _list("effects in doubt", [_effect(effect, now) for effect in woken.in_doubt])
+    hidden = [f"{woken.in_doubt_hidden:,} more that are not shown"] * (woken.in_doubt_hidden > 0)
+    _list("effects in doubt", [*(_effect(effect, now) for effect in woken.in_doubt), *hidden])
     _fact("the world", "; ".join(_gap(woken.gap)))
     for line in _drift(woken) if compared else ["not compared: no configuration was given"]:
         _fact("its config", line)
@@ -227,6 +228,7 @@ def _document(info: SessionSummary, woken: Woken) -> dict[str, Any]:
         "recovered": asdict(woken.recovered),
         "pending_tools": [dict(call) for call in woken.pending_tools],
         "in_doubt": [effect_document(effect) for effect in woken.in_doubt],
+        "in_doubt_hidden": woken.in_doubt_hidden,
         "gap": {
             "away_us": gap.away_us,
             "advice": gap.advice,

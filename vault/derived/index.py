@@ -66,7 +66,7 @@ class Index:
         self._bytes_max, self._size = bytes_max, 0
         self._shelves: OrderedDict[_Place, _Shelf] = OrderedDict()
         self._names: OrderedDict[_Place, tuple[str, tuple[str, ...]]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock, self._drops = threading.Lock(), 0
 
     def forget(self) -> None:
         """Drop everything that is open; an erasure calls this, so that it is not in memory either."""
@@ -74,6 +74,7 @@ class Index:
             self._shelves.clear()
             self._names.clear()
             self._size = 0
+            self._drops += 1
 
     def entries(self, log: Log, grant: Grant, kind: str, prefix: tuple[str, ...]) -> list[Entry]:
         """The items of a kind in the namespaces that begin with a prefix, in no order.
@@ -119,7 +120,7 @@ class Index:
                 self._shelves.move_to_end(place)
         if known is not None and known.stamp == stamp:
             return known.entries
-        entries, size, whole = list[Entry](), 0, True
+        entries, size, whole, drops = list[Entry](), 0, True, self._drops
         for opened in _walk(log, grant, place[2]):
             if opened is None:
                 # Fenced or expired: a hold or a longer policy can give it back, and the stamp stays.
@@ -132,11 +133,13 @@ class Index:
             if len(entries) > WINDOW_MAX:
                 raise LimitExceeded(f"more than {WINDOW_MAX} items are here; name more of the namespace")
         if whole:
-            self._keep(place, _Shelf(stamp, entries, min(size, self._bytes_max)))
+            self._keep(place, _Shelf(stamp, entries, min(size, self._bytes_max)), drops)
         return entries
 
-    def _keep(self, place: _Place, shelf: _Shelf) -> None:
+    def _keep(self, place: _Place, shelf: _Shelf, drops: int) -> None:
         with self._lock:
+            if drops != self._drops:
+                return  # of something that is erased by now, perhaps
             before = self._shelves.pop(place, None)
             self._size += shelf.size - (before.size if before is not None else 0)
             self._shelves[place] = shelf

@@ -10,6 +10,7 @@ from vault.derived.item import ABSENT, RULES
 from vault.derived.sources import DERIVED, decode
 from vault.encoding import json_value
 from vault.errors import Erased, NotFound, Tampered
+from vault.policy.epochs import key_number
 from vault.policy.retention import Times, decide, is_visible
 from vault.policy.terms import decode as decode_terms
 from vault.sealing import item_rows, rows
@@ -48,7 +49,9 @@ class Opener:
         """Open for this owner only: another's items are not found."""
         self._log, self._tenant, self._owner, self._reader = log, tenant, owner, reader
         self._sessions: dict[bytes, bytes | None] = {}  # whose they are; None: gone
+        self._own: dict[bytes, int] = {}  # the numbers of their own epochs
         self._keys: dict[bytes, EpochKeys | None] = {}  # of items, by id; None: gone
+        log.keys.kept.refresh()  # before any key comes out of memory: another process may have destroyed it
 
     def opened(self, row: ItemRow) -> Opened:
         """A readable item of a stored row.
@@ -156,7 +159,8 @@ class Opener:
         if owner is None:
             return None
         try:
-            return self._log.keys.epoch(self._tenant, owner, source.id, source.epoch).wrapping
+            number = key_number(self._own[source.id], source.epoch)
+            return self._log.keys.epoch(self._tenant, owner, source.id, number).wrapping
         except Erased:
             return None
 
@@ -167,6 +171,7 @@ class Opener:
             owner = self._reader.owner_of(session_id, tenant_id)
             row = None if owner is None else self._reader.session(session_id, tenant_id, owner)
             self._sessions[session_id] = None if row is None or row.state == "erasing" else owner
+            self._own[session_id] = 0 if row is None else row.epoch
         return self._sessions[session_id]
 
     def _row(self, item_id: bytes) -> ItemRow | None:

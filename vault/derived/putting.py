@@ -15,6 +15,7 @@ from vault.encoding import canonical_json
 from vault.errors import Erased, InvalidInput, LimitExceeded, NotFound, Tampered
 from vault.model import STREAM_BYTES_MAX, format_id, uuid7
 from vault.policy.durations import HOUR_US, Duration, nominal_us
+from vault.policy.epochs import key_number
 from vault.policy.retention import Times, due_us
 from vault.policy.terms import decode as decode_terms
 from vault.policy.terms import encode as encode_terms
@@ -159,7 +160,7 @@ def _checked(grant: Grant) -> Grant:
 def _session(log: Log, grant: Grant, session_id: bytes) -> _Chosen:
     with verified_view(log, grant, session_id) as found:
         voice = options.of_session(found.row.retention)
-    keys = log.keys.epoch(grant.tenant, grant.owner, session_id, 0)
+    keys = found.keys
     return _Chosen(Source("session", session_id, 0), grant, keys.wrapping, voice)
 
 
@@ -176,7 +177,7 @@ def _event(log: Log, leaves: dict[bytes, Grant], named: Named) -> _Chosen:
         except NotFound:
             continue
         holder_id, whose = holder.row.session_id, _checked(grant.of(holder.row.session_id))
-        keys = log.keys.epoch(whose.tenant, whose.owner, holder_id, row.epoch)
+        keys = holder.keys.of_epoch(row.epoch)
         voice = options.of_session(holder.row.retention)
         return _Chosen(Source("event", holder_id, row.epoch, row.event_id), whose, keys.wrapping, voice)
     raise NotFound(ABSENT_SOURCE)
@@ -265,7 +266,10 @@ def _store(
     """Insert the row if its sources are still there; nobody can fence them while this holds the lock."""
     for one in chosen:
         if one.item is None:
-            verified_session(log, one.grant, transaction, one.source.id)
+            session = verified_session(log, one.grant, transaction, one.source.id)
+            number = key_number(session.epoch, one.source.epoch)
+            if one.source.epoch and not log.keys.has_epoch(session.owner, one.source.id, number):
+                raise NotFound(ABSENT_SOURCE)  # whoever destroys it looks for what came from it after this
         else:
             _check_item(log, grant, one.item, one.source.id, transaction)
     before = transaction.items.newest(row.name, row.tenant_id, row.owner)

@@ -11,6 +11,7 @@ from vault.derived.memories import Memories
 
 if TYPE_CHECKING:
     from vault.access.door import Leave
+    from vault.sealing.kept import Withdrawn
     from vault.sessions.log import Log
 
 
@@ -20,6 +21,7 @@ class DerivedItems:
     def __init__(self, log: Log) -> None:
         """Work with these parts; what is searched is opened once for all principals of this process."""
         self._log, self._index = log, Index()
+        log.keys.kept.watch(self._withdrawn)
 
     def of(self, leave: Leave) -> tuple[Memories, Artifacts, Derived]:
         """What one principal reaches."""
@@ -27,4 +29,7 @@ class DerivedItems:
 
     def forget(self) -> None:
         """Drop what is open for searching; for an erasure, so that nothing of it stays in memory."""
+        self._index.forget()
+
+    def _withdrawn(self, _: Withdrawn) -> None:
         self._index.forget()

@@ -10,6 +10,7 @@ from vault.derived.sources import DERIVED, decode
 from vault.errors import Erased, KeyUnavailable, StorageUnavailable, Tampered, VaultError
 from vault.model import format_id
 from vault.policy.durations import HOUR_US
+from vault.policy.epochs import key_number
 from vault.policy.retention import Times, due_us
 from vault.policy.terms import decode as decode_terms
 from vault.ports.items import ItemRow
@@ -97,8 +98,10 @@ class ItemsVerification:
         for source in decode(row.sources):
             if source.kind == "event" and source.epoch and tenant is not None:
                 owner = reader.owner_of(source.id, row.tenant_id) or b""
+                session = reader.session(source.id, row.tenant_id, owner)
+                number = key_number(session.epoch if session else 0, source.epoch)
                 try:
-                    self._log.keys.epoch(tenant, owner, source.id, source.epoch)
+                    self._log.keys.epoch(tenant, owner, source.id, number)
                 except Erased:
                     return True
             elif source.kind in {"memory", "artifact"}:

@@ -114,6 +114,24 @@ class PolicyDesk:
             found.append(_known(policy, None, active=in_force))
         return found
 
+    def of_digest(self, digest: str) -> Policy:
+        """A policy that is or was in force, or comes with the vault, by what receipts name it.
+
+        Args:
+            digest: its first 8 or more digits.
+
+        Raises:
+            NotFound: no leave, or there is none.
+            InvalidInput: fewer digits.
+        """
+        tenant, policies = self._tenant(), self._parts.policies
+        if not isinstance(digest, str) or len(digest) < DIGITS_MIN:
+            raise InvalidInput(f"a policy is named by the first {DIGITS_MIN} or more digits of its digest")
+        for policy in (*map(policies.of, policies.history(tenant)), *map(shipped, NAMES)):
+            if policy.digest.hex().startswith(digest):
+                return policy
+        raise NotFound("no policy of this digest is or was in force, or comes with the vault")
+
     def check(self, text: str, *, file: str = "the document") -> PolicyAnswer:
         """What activating a document would do; nothing is done.
 
@@ -135,7 +153,8 @@ class PolicyDesk:
     def activate(self, text: str, *, file: str = "the document") -> PolicyAnswer:
         """Bring a document into force: at once; or, where something would go earlier by it, announce it.
 
-        The same document again changes nothing. ``file`` is its name in errors.
+        The same document again changes nothing. ``file`` is its name in errors. A tenant that nobody used yet
+        gets its keys by it, so that its first session is bound by it already.
 
         Raises:
             InvalidInput: something in it is wrong, or nothing enforces it; says what.
@@ -143,9 +162,9 @@ class PolicyDesk:
                 or somebody changed the policy at this moment.
             NotFound: no leave.
         """
-        grant = self._leave.tenant("retain")
-        tenant, policies = grant.tenant, self._parts.policies
         policy = _read(text, file)
+        grant = self._leave.tenant("retain", create=True)
+        tenant, policies = grant.tenant, self._parts.policies
         standing = policies.standing(tenant)
         old = policies.active(tenant, fresh=True)
         if standing.waiting is not None:

@@ -1,14 +1,15 @@
 """Asking again for what an erasure takes, and which can be made anew from the sources that stay.
 
-The item's own key hangs on a source that goes, so what names the item is sealed anew before anything is
-fenced: under a key that hangs on the sources that stay. The request is stored in the transaction that opens
-the erasure, fenced like what that takes; in the one that condemns its keys it is given to its owner, or put
-aside where a hold kept the item at the last moment. Both are decided once, whatever happens to a process.
+The item's own key hangs on a source that goes, so what names the item is sealed anew before it is fenced:
+under a key that hangs on the sources that stay. The request is stored in the transaction that fences the
+item, fenced as well; once the erasure's keys are condemned it is given to its owner, or put aside where a
+hold kept the item at the last moment. Both are decided once, whatever happens to a process.
 """
 
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from vault.derived.opening import READABLE, Opener, expires_us
@@ -16,9 +17,11 @@ from vault.derived.options import SAID
 from vault.derived.sources import DERIVED, SOURCES_MAX, decode, encode
 from vault.derived.stale import ASKED_US, over
 from vault.encoding import canonical_json, pack
+from vault.erasure.fence import stored_session
 from vault.erasure.operations import GOING, under_way
 from vault.errors import Conflict, Erased, KeyUnavailable, NewerVault, NotFound, Tampered
 from vault.policy.durations import HOUR_US
+from vault.policy.epochs import key_number
 from vault.policy.retention import Times, due_us
 from vault.policy.terms import Terms
 from vault.policy.terms import encode as encode_terms
@@ -33,15 +36,17 @@ if TYPE_CHECKING:
 
     from vault.derived.opening import Opened
     from vault.derived.sources import Source
-    from vault.erasure.operations import Operation
+    from vault.erasure.operations import Operation, Order
     from vault.policy.plan import Item
     from vault.ports.records import Reader, Transaction
     from vault.sealing.uses import EpochKeys, TenantKeys
     from vault.sessions.log import Log
 
-#: Items that one erasure asks for again; each costs a durable key (some 4 ms). What is beyond just goes.
-AGAIN_MAX: Final = 500
+#: Requests that are prepared at a time: each waits for a durable key, and those that wait share a commit.
+_AT_ONCE: Final = 8
 RECOMPUTE: Final = "recompute"
+#: In what an erasure says about itself: the events' epochs that go too, each with its session.
+EPOCHS: Final = "epochs"
 _FENCED: Final = "erasing"
 _ITEMS: Final = frozenset({"memory", "artifact"})
 #: What of an item is kept in the request for it.
@@ -70,32 +75,41 @@ def request_id(operation_id: bytes, item_id: bytes) -> bytes:
     )
 
 
-def prepared(log: Log, tenant: TenantKeys, operation_id: bytes, items: Sequence[Item]) -> list[Request]:
-    """Requests for what can be made again, their keys durable; nothing of them is stored yet.
+def prepared(
+    log: Log, tenant: TenantKeys, operation_id: bytes, order: Order, batch: Sequence[Item]
+) -> list[Request]:
+    """Requests for what can be made again of a part of an erasure, their keys durable; none is stored yet.
 
     Args:
         log: the parts.
         tenant: whose.
         operation_id: of the erasure.
-        items: its plan, of which nothing is fenced.
+        order: all of the erasure.
+        batch: some of its items; of what is fenced already no request is made.
     """
-    met: dict[bytes, str] = {item.id: item.action for item in items}
-    found = []
-    for item in [item for item in items if item.action == RECOMPUTE][:AGAIN_MAX]:
+    asked = [item for item in batch if item.action == RECOMPUTE]
+    if not asked:
+        return []
+    met: dict[bytes, str] = {item.id: item.action for item in order.items}
+    gone = frozenset((bytes.fromhex(id_), epoch) for id_, epoch in order.about.get(EPOCHS, ()))
+
+    def request(item: Item) -> Request | None:
         try:
             with log.records.snapshot() as reader:
                 opener = Opener(log, tenant, item.owner, reader)
                 opened = opener.by_id(item.id)
-                stays = _stays(reader, opened.row, met)
+                stays = _stays(reader, opened.row, met, gone)
                 if opened.row.state != LIVE or not 0 < len(stays) <= SOURCES_MAX:
-                    continue
+                    return None
                 wrappings = [_wrapping(log, tenant, opener, reader, opened.row, one) for one in stays]
             id_ = request_id(operation_id, item.id)
-            keys = log.keys.create_item(tenant, item.owner, id_, "any", wrappings)
+            keys = _keys(log, tenant, item.owner, id_, wrappings)
         except _LEFT_OUT:
-            continue
-        found.append(Request(_row(log, opened, keys, id_, stays), opened.row))
-    return found
+            return None
+        return Request(_row(log, opened, keys, id_, stays), opened.row)
+
+    with ThreadPoolExecutor(min(_AT_ONCE, len(asked)), thread_name_prefix="vault-again") as pool:
+        return [found for found in pool.map(request, asked) if found is not None]
 
 
 def add(transaction: Transaction, tenant: TenantKeys, requests: Sequence[Request]) -> None:
@@ -107,17 +121,20 @@ def add(transaction: Transaction, tenant: TenantKeys, requests: Sequence[Request
             transaction.items.add(row._replace(state=_FENCED), dict.fromkeys(one.id for one in sources))
 
 
-def settle(log: Log, transaction: Transaction, operation: Operation, held: Collection[bytes]) -> None:
-    """Give the requests of an erasure to their owners; its keys are condemned.
+def settle(
+    log: Log, operation: Operation, batch: Sequence[Item], held: Collection[bytes], transaction: Transaction
+) -> None:
+    """Give requests of an erasure to their owners; its keys are condemned. Doing it twice is harmless.
 
     Args:
         log: the parts.
-        transaction: the one that says so.
         operation: the erasure.
+        batch: some of its items.
         held: what a hold kept at the last moment: it is not to be made again.
+        transaction: in which.
     """
     tenant = operation.tenant
-    asked = [item for item in operation.order.items if item.action == RECOMPUTE]
+    asked = [item for item in batch if item.action == RECOMPUTE]
     taken = under_way(log, transaction) if asked else set()
     for item in asked:
         id_ = request_id(operation.id, item.id)
@@ -133,12 +150,24 @@ def settle(log: Log, transaction: Transaction, operation: Operation, held: Colle
             raise Tampered("the database does not take a derived item's new state: its rules were changed")
 
 
-def _stays(reader: Reader, row: ItemRow, met: Mapping[bytes, str]) -> list[Source]:
+def _keys(log: Log, tenant: TenantKeys, owner: bytes, id_: bytes, wrappings: Sequence[bytes]) -> EpochKeys:
+    """The keys of a request: fresh ones, or those that were made before a crash."""
+    try:
+        return log.keys.create_item(tenant, owner, id_, "any", wrappings)
+    except Conflict:
+        return log.keys.item(tenant, owner, id_, "any", wrappings)
+
+
+def _stays(
+    reader: Reader, row: ItemRow, met: Mapping[bytes, str], gone: Collection[tuple[bytes, int]]
+) -> list[Source]:
     """The sources of an item that stay; for one that is itself made again, those of that one."""
     found: dict[Source, None] = {}
     waiting, passed = [row], {row.item_id}
     while waiting:
         for source in decode(waiting.pop().sources):
+            if source.kind == "event" and (source.id, source.epoch) in gone:
+                continue
             action = met.get(source.id)
             if source.role == DERIVED and action not in GOING | {"held", "minimum"}:
                 found[source] = None
@@ -170,8 +199,11 @@ def _wrapping(
         raise NotFound("there is no such source")
     if source.kind in _ITEMS:
         return opener.by_id(source.id).keys.wrapping
-    owner = reader.owner_of(source.id, row.tenant_id) or b""
-    return log.keys.epoch(tenant, owner, source.id, source.epoch).wrapping
+    session = stored_session(reader, tenant, source.id)
+    if session is None:
+        raise NotFound("there is no such source")
+    number = key_number(session.epoch, source.epoch)
+    return log.keys.epoch(tenant, session.owner, source.id, number).wrapping
 
 
 def _row(log: Log, opened: Opened, keys: EpochKeys, id_: bytes, stays: Sequence[Source]) -> ItemRow:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from vault.erasure import again, operations
@@ -21,7 +22,7 @@ from vault.erasure.proof import name_of
 from vault.errors import Conflict
 from vault.policy.lineage import affected, goes
 from vault.policy.plan import Item
-from vault.ports.keys import EXTERNAL, Doomed
+from vault.ports.keys import EXTERNAL, Condemned, Doomed
 from vault.ports.operations import OperationRow
 from vault.sealing.notes import Gone
 from vault.sealing.uses import grave_of
@@ -29,6 +30,7 @@ from vault.sealing.uses import grave_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from vault.erasure.proof import Searched
     from vault.ports.keys import KeyStore
     from vault.ports.records import Transaction
     from vault.sealing.uses import TenantKeys
@@ -41,7 +43,14 @@ _ATTEMPTS: Final = 3
 #: How often an erasure is carried on that another process carries on too.
 _TRIES: Final = 50
 _PAUSE_SECONDS: Final = 0.1
+#: Keys that one transaction condemns: some 10 ms.
+_CONDEMNED_MAX: Final = 200
 
+
+#: The steps that ``Execution.progress`` is told of, in order.
+PROGRESS: Final = ("fence", "keys", "rows", "files", "search")
+#: Erasures that are proved by one look through all files: some thousand pieces are looked for.
+TOGETHER: Final = 32
 
 _KEPT: Final = frozenset({"held", "minimum"})
 
@@ -49,13 +58,19 @@ _KEPT: Final = frozenset({"held", "minimum"})
 class Prove(Protocol):
     """Looks whether anything is left, signs what was done, and ends the operation if nothing is."""
 
-    def __call__(self, operation: Operation) -> Operation:
+    def search(
+        self, executed: Sequence[Operation], progress: Callable[[int, int], None] | None = None
+    ) -> list[Searched]:
+        """What one look through all files finds of some operations."""
+        ...
+
+    def __call__(self, operation: Operation, searched: Searched) -> Operation:
         """The operation as it stands then: done, or incomplete."""
         ...
 
 
-def _nothing(_: str) -> None:
-    """Nobody asked to be told of the steps."""
+def _nothing(*_: Any) -> None:
+    """Nobody asked to be told."""
 
 
 def _unguarded(_: Transaction) -> None:
@@ -67,6 +82,8 @@ class Execution:
     """What carries erasures out.
 
     ``record`` writes what is about to go into the ledger, durably; ``step`` is told of each step before it.
+    ``progress`` is told how far a step is: which of ``PROGRESS``, how much of it is done, and how much there
+    is (of ``files`` those found so far; of ``search`` bytes; of the others sessions and items).
     """
 
     log: Log
@@ -74,6 +91,7 @@ class Execution:
     record: Callable[[Sequence[Gone]], None]
     prove: Prove
     step: Callable[[str], None] = _nothing
+    progress: Callable[[str, int, int], None] = _nothing
     outbox: Outbox = field(default_factory=Outbox)
 
     def begin(
@@ -94,14 +112,15 @@ class Execution:
         """
         now_us = self.log.clock.now_us()
         order = replace(order, about=order.about | {"external": self.outbox.waiting()})
-        requests = again.prepared(self.log, tenant, operation_id, order.items)
+        plan, first = operations.sealed(self.log, tenant, order), order.going()[:BATCH]
+        requests = again.prepared(self.log, tenant, operation_id, order, first)
 
         def work(transaction: Transaction) -> Operation:
             guard(transaction)
-            operation = operations.add(self.log, transaction, tenant, operation_id, order, now_us)
+            operation = operations.add(self.log, transaction, tenant, operation_id, order, now_us, plan)
             again.add(transaction, tenant, requests)
             # What fits is fenced in the same transaction; the rest in those that follow, before any key goes.
-            fence(self.log, transaction, tenant, order.going()[:BATCH])
+            fence(self.log, transaction, tenant, first)
             return operation
 
         self.step("open")
@@ -114,56 +133,87 @@ class Execution:
             Conflict: another process carries it on too, and was faster.
             StorageUnavailable: a store did not take it; what was done stays done, try again.
         """
+        operation = self.executed(operation)
+        if operation.row.state == DELETED:
+            operation, searched = self._searched([operation])[0]
+            operation = self.prove(operation, searched)
+        return operation
+
+    def executed(self, operation: Operation) -> Operation:
+        """Carry an erasure on until nothing of it is left that is known of; to be proved.
+
+        Raises:
+            Conflict, StorageUnavailable: as ``carry_on``.
+        """
         if operation.row.state == OPEN:
             operation = self._condemn(operation)
         if operation.row.state == CONDEMNED:
             operation = self._destroy(operation)
         if operation.row.state in {DESTROYED, INCOMPLETE}:
             operation = self._delete(operation)
-        if operation.row.state == DELETED:
-            operation = self._tell(operation)
-            self.step("prove")
-            operation = self.prove(operation)
         return operation
 
-    def finished(self, operation: Operation) -> Operation:
+    def proved(self, executed: Sequence[Operation]) -> Iterator[Operation]:
+        """Prove erasures that were executed, by one look through all files for up to ``TOGETHER`` of them.
+
+        Each as it stands then, whoever proved it.
+
+        Raises:
+            StorageUnavailable: as ``carry_on``.
+        """
+        yield from (operation for operation in executed if operation.row.state != DELETED)
+        waiting = [operation for operation in executed if operation.row.state == DELETED]
+        for start in range(0, len(waiting), TOGETHER):
+            for operation, searched in self._searched(waiting[start : start + TOGETHER]):
+                try:
+                    yield self.prove(operation, searched)
+                except Conflict:  # another process was faster
+                    yield self._stored(operation)
+
+    def finished(self, operation: Operation, *, prove: bool = True) -> Operation:
         """An erasure at its end, whoever brings it there: a process that opens the vault carries it on too.
+
+        Without ``prove`` only executed, for ``proved``.
 
         Raises:
             Conflict: others are at it for longer than this waits.
             StorageUnavailable: as ``carry_on``.
         """
+        on = self.carry_on if prove else self.executed
         for _ in range(_TRIES):
             try:
-                return self.carry_on(operation)
+                return on(operation)
             except Conflict:
                 self.log.records.wait_commit(self.log.records.commits(), _PAUSE_SECONDS)
-            with self.log.records.snapshot() as reader:
-                found = next(reader.scan("operation", operation_id=operation.id))
-            operation = operations.opened(self.log, OperationRow._make(found))
-        return self.carry_on(operation)
+            operation = self._stored(operation)
+        return on(operation)
+
+    def _stored(self, operation: Operation) -> Operation:
+        with self.log.records.snapshot() as reader:
+            found = next(reader.scan("operation", operation_id=operation.id))
+        return operations.opened(self.log, OperationRow._make(found))
+
+    def _searched(self, executed: Sequence[Operation]) -> list[tuple[Operation, Searched]]:
+        """Erasures with how their targets stand, and what one look through all files finds of each."""
+        waiting = []
+        for operation in executed:
+            waiting.append(self._tell(operation))
+            self.step("prove")
+        return list(zip(waiting, self.prove.search(waiting, partial(self.progress, "search")), strict=True))
 
     def _condemn(self, operation: Operation) -> Operation:
         tenant, going = operation.tenant, operation.order.going()
-        for batch in _batches(going):
-            self.step("fence")
-            self.log.records.transact(lambda transaction: fence(self.log, transaction, tenant, batch))  # noqa: B023
+        self._fence(operation)
         if len(going) > BATCH:
             operation = self._with_strays(operation)
             going = operation.order.going()
         doomed = self._doomed(operation)
+        self.progress("keys", 0, len(going))
         self.step("condemn")
-        condemned = self.store.condemn(
-            operation.id,
-            tenant.tenant_id,
-            doomed,
-            self.log.clock.now_us(),
-            again=operation.order.about.get("again", False),
-        )
+        condemned = self._condemned(operation, doomed)
         kept = [item for item in operation.order.items if item.action in _KEPT or item.id in condemned.held]
         gone = [item.id for item in going if item.id not in condemned.held]
-        for item in going:
-            self.log.keys.forget_scope(item.id)
+        self.log.keys.forget_scope(*(item.id for item in going))
         self.step("record")
         prints = {id_: condemned.fingerprints.get(id_, ()) for id_ in gone}
         self.record([Gone(id_, fingerprint_of(found)) for id_, found in prints.items()])
@@ -174,13 +224,45 @@ class Execution:
         order = Order(items=_held(operation.order.items, set(condemned.held)), about=about)
         requested_us = about["requested_us"] if about["reason"] != "policy" else 0
 
+        batches, plan = list(_batches(going)), operations.sealed(self.log, tenant, order)
+        for batch in batches[:-1]:
+            self.log.records.transact(partial(again.settle, self.log, operation, batch, condemned.held))
+
         def work(transaction: Transaction) -> Operation:
             restrict(self.log, transaction, tenant, kept, requested_us)
-            again.settle(self.log, transaction, operation, condemned.held)
-            return operations.move(self.log, transaction, operation, CONDEMNED, order)
+            for batch in batches[-1:]:
+                again.settle(self.log, operation, batch, condemned.held, transaction)
+            return operations.move(self.log, transaction, operation, CONDEMNED, order, plan)
 
         self.step("condemned")
         return self.log.records.transact(work)
+
+    def _condemned(self, operation: Operation, doomed: list[Doomed]) -> Condemned:
+        """Which keys die, decided some at a time: a writer waits for none of it long.
+
+        A hold that is placed meanwhile keeps what comes after it. The same place is in one part only.
+        """
+        prints: dict[bytes, tuple[bytes, ...]] = {}
+        held: dict[bytes, tuple[bytes, ...]] = {}
+        whole = operation.order.about.get("again", False)
+        doomed.sort(key=lambda one: (one.purpose, one.scope))  # as the tables are: fewer pages for each part
+        for start in range(0, len(doomed), _CONDEMNED_MAX):
+            part, now_us = doomed[start : start + _CONDEMNED_MAX], self.log.clock.now_us()
+            found = self.store.condemn(operation.id, operation.tenant.tenant_id, part, now_us, again=whole)
+            prints |= found.fingerprints
+            held |= found.held
+        return Condemned(prints, held)
+
+    def _fence(self, operation: Operation) -> None:
+        """Fence what goes, in transactions of bounded size; each stores the requests for what it fences."""
+        log, tenant = self.log, operation.tenant
+        going = operation.order.going()
+        for number, batch in enumerate(_batches(going)):
+            # What was fenced when the erasure was opened, or before a crash, has its requests.
+            requests = again.prepared(log, tenant, operation.id, operation.order, batch) if number else []
+            self.step("fence")
+            log.records.transact(partial(_fenced, log, tenant, batch, requests))
+            self.progress("fence", number * BATCH + len(batch), len(going))
 
     def _doomed(self, operation: Operation) -> list[Doomed]:
         """The keys that go; and, when somebody asked, callers' own ids: who writes late begins nothing."""
@@ -223,10 +305,12 @@ class Execution:
     def _destroy(self, operation: Operation) -> Operation:
         self.step("destroy")
         self.store.destroy(operation.id)
+        going = len(operation.order.going())
+        self.progress("keys", going, going)
         return self._moved(operation, DESTROYED, operation.order.about)
 
     def _delete(self, operation: Operation) -> Operation:
-        done = delete(self.log, operation.tenant, operation.order.going(), self.step)
+        done = delete(self.log, operation.tenant, operation.order.going(), self.step, self.progress)
         before: dict[str, Any] = operation.order.about
         self.step("truncate")
         truncated, keys_truncated = self._truncated(operation)
@@ -257,11 +341,23 @@ class Execution:
         return False, False
 
     def _moved(self, operation: Operation, state: str, about: dict[str, Any]) -> Operation:
-        order = replace(operation.order, about=about)
+        order = operation.order if about == operation.order.about else replace(operation.order, about=about)
+        plan = None if order is operation.order else operations.sealed(self.log, operation.tenant, order)
         self.step(state)
         return self.log.records.transact(
-            lambda transaction: operations.move(self.log, transaction, operation, state, order)
+            lambda transaction: operations.move(self.log, transaction, operation, state, order, plan)
         )
+
+
+def _fenced(
+    log: Log,
+    tenant: TenantKeys,
+    batch: Sequence[Item],
+    requests: Sequence[again.Request],
+    transaction: Transaction,
+) -> None:
+    again.add(transaction, tenant, requests)
+    fence(log, transaction, tenant, batch)
 
 
 def fingerprint_of(prints: Sequence[bytes]) -> bytes:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 #: The type of its entry in the audit trail.
 EXPORTED: Final = "subject.exported"
-_NOTHING: Final = "there is nothing of that person to export"
+_NOTHING: Final = "there is nothing of that person"
 _CHANGED: Final = "something of it was erased, or ran out, while it was written: nothing was kept; try again"
 
 

@@ -14,6 +14,7 @@ from vault.derived.verification import ItemsVerification
 from vault.encoding import canonical_json, json_value
 from vault.errors import StorageUnavailable
 from vault.model import format_id
+from vault.policy.epochs import own_number
 from vault.storage.copies import write_file
 from vault.storage.files import FileBlobs, sync_directory
 
@@ -132,6 +133,7 @@ class _Look:
                 self.counts["unused_keys"] += 1
                 detail = "its key is of nothing: of something that was cut off while it was made"
                 yield Finding(kind="unused_key", place=format_id("id", row.scope), detail=detail)
+        yield from self._old_keys(mine)
         have = {row.scope for row in mine}
         for id_ in sorted(known - have):
             purpose = "item" if id_ in items else "epoch"
@@ -141,6 +143,17 @@ class _Look:
             else:
                 detail = "it was erased by right and its rows are not deleted yet: a sweep goes on with that"
                 yield Finding(kind="leaving", place=format_id("id", id_), detail=detail)
+
+    @staticmethod
+    def _old_keys(mine: list[KeyRow]) -> Iterator[Finding]:
+        """Keys of sessions that were replaced, and whose replacement was cut off before they went."""
+        numbers: dict[bytes, set[int]] = {}
+        for row in mine:
+            if row.purpose == "epoch":
+                numbers.setdefault(row.scope, set()).add(own_number(row.epoch))
+        for scope in sorted(scope for scope, found in numbers.items() if len(found) > 1):
+            detail = "its keys were being replaced when that was cut off: run keys reencrypt again"
+            yield Finding(kind="old_key", place=format_id("ses", scope), detail=detail)
 
     def rows(self) -> Iterator[Finding]:
         """Rows of nothing, erasures that are not done, and where derived items come from."""

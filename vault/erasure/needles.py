@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vault.sealing.uses import TenantKeys
     from vault.sessions.log import Log
 
-#: More makes the search slower without finding more: 64 are looked for at 500 MB/s, 1,024 at 30.
+#: A sample; each is kept with the erasure until that is proved. One look finds thousands (`storage/scanner`).
 NEEDLES_MAX: Final = 64
 #: Of random bytes: two files share so many by chance never.
 NEEDLE_BYTES: Final = 24

@@ -79,12 +79,23 @@ class Operation:
         return self.row.operation_id
 
 
-def add(
-    log: Log, transaction: Transaction, tenant: TenantKeys, operation_id: bytes, order: Order, now_us: int
-) -> Operation:
-    """Store a new erasure; nothing of it is done yet."""
+def sealed(log: Log, tenant: TenantKeys, order: Order) -> bytes:
+    """An order as it is stored: megabytes for thousands of items, so it is made before a transaction."""
     keys = log.keys.operation_keys(tenant)
-    plan = seal(keys.payload, keys.context(b"payload"), order.encoded(), log.sealing)
+    return seal(keys.payload, keys.context(b"payload"), order.encoded(), log.sealing)
+
+
+def add(
+    log: Log,
+    transaction: Transaction,
+    tenant: TenantKeys,
+    operation_id: bytes,
+    order: Order,
+    now_us: int,
+    plan: bytes,
+) -> Operation:
+    """Store a new erasure, with its ``sealed`` order; nothing of it is done yet."""
+    keys = log.keys.operation_keys(tenant)
     row = OperationRow(0, operation_id, tenant.tenant_id, OPEN, now_us, plan, b"")
     row = row._replace(mac=rows.operation_mac(keys.mac, row))
     fields = row._asdict()
@@ -95,20 +106,26 @@ def add(
 
 
 def move(
-    log: Log, transaction: Transaction, operation: Operation, state: str, order: Order | None = None
+    log: Log,
+    transaction: Transaction,
+    operation: Operation,
+    state: str,
+    order: Order | None = None,
+    plan: bytes | None = None,
 ) -> Operation:
     """The next state of an erasure; once it is done, nothing but its receipts tells of it.
+
+    ``plan`` is the order, ``sealed``: here, where it is left out.
 
     Raises:
         Conflict: another process carries it on.
     """
     keys = log.keys.operation_keys(operation.tenant)
     order = order or operation.order
-    plan = operation.row.plan
     if state == DONE:
-        order = Order(items=(), about={})
-    if order is not operation.order:
-        plan = seal(keys.payload, keys.context(b"payload"), order.encoded(), log.sealing)
+        order, plan = Order(items=(), about={}), None
+    if plan is None:
+        plan = operation.row.plan if order is operation.order else sealed(log, operation.tenant, order)
     row = operation.row._replace(state=state, plan=plan)
     row = row._replace(mac=rows.operation_mac(keys.mac, row))
     changed = {

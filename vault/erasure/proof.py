@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from vault.derived.item import item_name
 from vault.erasure import operations
+from vault.erasure.backup import DATA, KEYS
 from vault.erasure.facts import exists
 from vault.erasure.fence import SESSION
 from vault.erasure.operations import DONE, INCOMPLETE, Operation
 from vault.erasure.outbox import ENDED, FAILED, PROBED
 from vault.errors import StorageUnavailable
 from vault.model import format_id
+from vault.policy.durations import FOREVER_US
 from vault.ports.operations import ReceiptRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from vault.audit.trail import AuditTrail
     from vault.policy.plan import Item
@@ -53,6 +55,14 @@ _READER: Final[tuple[Unchecked, ...]] = ("open_reader",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """What the look through all files found of one erasure."""
+
+    looked: bool
+    remains: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
     left: int  # rows, keys and files that are still there
     waiting: int  # external targets that did not do it yet
@@ -71,9 +81,37 @@ class Proof:
     signer: Signer = field(repr=False)
     told: Callable[[TenantKeys, Operation, str], None]
 
-    def __call__(self, operation: Operation) -> Operation:
+    def search(
+        self, executed: Sequence[Operation], progress: Callable[[int, int], None] | None = None
+    ) -> list[Searched]:
+        """Look once through all files for what some erasures took, each by its own pieces.
+
+        Args:
+            executed: erasures whose keys, rows and files are gone, of whatever tenants.
+            progress: told (bytes done, bytes in all).
+        """
+        needles = [_needles(operation) for operation in executed]
+        try:
+            _, names = self.remains.found(needles, progress)
+            if self._rewritten({file for found in names for file in found}):
+                _, names = self.remains.found(needles, progress)
+        except StorageUnavailable:
+            return [Searched(looked=False) for _ in executed]
+        return [Searched(looked=True, remains=bool(found)) for found in names]
+
+    def _rewritten(self, files: set[str]) -> bool:
+        """Whether databases in which pieces were found were written anew: only what is live is copied.
+
+        A database moves rows from page to page, and clears what it deletes, but not what it left behind when
+        it moved it.
+        """
+        done = [self.store.rewrite()] if KEYS in files else []
+        done += [self.log.records.rewrite()] if DATA in files else []
+        return any(done)
+
+    def __call__(self, operation: Operation, searched: Searched) -> Operation:
         """The operation done, or incomplete when something is left; each with its receipt."""
-        seen = self._look(operation)
+        seen = self._look(operation, searched)
         state = _state(seen)
         last = operation.order.about.get("told")
         if state == last and state != "verified":  # nothing new to sign
@@ -81,7 +119,7 @@ class Proof:
         about = operation.order.about | {"told": state}
         return self._signed(operation, seen, state, about)
 
-    def _look(self, operation: Operation) -> _Seen:
+    def _look(self, operation: Operation, searched: Searched) -> _Seen:
         about, going = operation.order.about, operation.order.going()
         with self.log.records.snapshot() as reader:
             left = sum(exists(reader, operation.tenant, item.id) for item in going)
@@ -89,21 +127,14 @@ class Proof:
             purpose = "epoch" if item.kind == SESSION else "item"
             left += self.store.get(purpose, item.id, 0, item.owner) is not None
             left += self.store.is_destroyed(purpose, item.id, 0) is None
-        gone = {item.id.hex() for item in going}
-        needles = [bytes.fromhex(piece) for id_, piece in about.get("needles", []) if id_ in gone]
-        looked, names = True, list[str]()
-        try:
-            _, names = self.remains.found(needles)
-        except StorageUnavailable:
-            looked = False
         pending = not (about.get("truncated") and about.get("keys_truncated"))
         waiting = sum(state not in ENDED for state in about.get("external", {}).values())
         return _Seen(
             left=left + about.get("left", 0),
             waiting=waiting,
-            remains=bool(names),
+            remains=searched.remains,
             pending=pending,
-            looked=looked,
+            looked=searched.looked,
         )
 
     def _signed(self, operation: Operation, seen: _Seen, state: str, about: dict[str, Any]) -> Operation:
@@ -179,6 +210,11 @@ class Proof:
         )
 
 
+def _needles(operation: Operation) -> list[bytes]:
+    gone = {item.id.hex() for item in operation.order.going()}
+    return [bytes.fromhex(piece) for id_, piece in operation.order.about.get("needles", []) if id_ in gone]
+
+
 def name_of(item: Item) -> str:
     """The id of a session or item as people see it."""
     return format_id("ses", item.id) if item.kind == SESSION else item_name(item.kind, item.id)
@@ -219,8 +255,11 @@ def _exceptions(operation: Operation) -> tuple[Exempted, ...]:
     for item in operation.order.items:
         if item.action in {"held", "minimum"}:
             kept[item.kind, "hold" if item.action == "held" else "minimum", item.until_us] += 1
+    # A minimum whose clock has not started ends on a date that nobody knows yet.
     return tuple(
-        Exempted(kind=kind, count=count, basis=basis, until_us=until_us or None)
+        Exempted(
+            kind=kind, count=count, basis=basis, until_us=until_us if 0 < until_us < FOREVER_US else None
+        )
         for (kind, basis, until_us), count in sorted(kept.items())
     )
 

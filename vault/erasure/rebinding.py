@@ -15,6 +15,7 @@ from vault.erasure.facts import gather
 from vault.erasure.fence import BATCH, SESSION, keys_of, stored_session
 from vault.erasure.operations import GOING, under_way
 from vault.erasure.planning import active_holds
+from vault.erasure.relabel import labels_of
 from vault.errors import Erased, KeyUnavailable, NewerVault, Tampered
 from vault.policy import terms as retention
 from vault.policy.durations import FOREVER_US, HOUR_US
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from vault.erasure.service import Parts
     from vault.erasure.watch import Watch
+    from vault.policy.rebinding import Labels
     from vault.policy.retention import Decision
     from vault.policy.rules import Policy
     from vault.policy.terms import Terms
@@ -177,17 +179,17 @@ class Rebinding:
         id_ = row.session_id if isinstance(row, SessionRow) else row.item_id
         return None if again == terms else Met(id_, row.owner, kind, terms, again, times)
 
-    def _session(self, row: SessionRow) -> tuple[EpochKeys, dict[str, str]] | None:
+    def _session(self, row: SessionRow) -> tuple[EpochKeys, Labels] | None:
         """The keys and labels of a session whose row verifies."""
         keys = keys_of(self.parts.log, self.tenant, row)
-        return None if keys is None else (keys, open_about(keys, row).get("labels", {}))
+        return None if keys is None else (keys, labels_of(open_about(keys, row)))
 
-    def _item(self, reader: Reader, row: ItemRow) -> tuple[EpochKeys, dict[str, str]] | None:
+    def _item(self, reader: Reader, row: ItemRow) -> tuple[EpochKeys, Labels] | None:
         """The keys and labels of an item whose row verifies."""
         keys = Opener(self.parts.log, self.tenant, row.owner, reader).keys_of(row)
-        return None if keys is None else (keys, open_about_item(keys, row).get("labels", {}))
+        return None if keys is None else (keys, labels_of(open_about_item(keys, row)))
 
-    def _again(self, terms: Terms, kind: str, labels: dict[str, str]) -> Terms:
+    def _again(self, terms: Terms, kind: str, labels: Labels) -> Terms:
         return rebound(
             terms,
             self.policy,

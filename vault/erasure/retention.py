@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from vault.clock import from_us
+from vault.clock import from_us, to_us
 from vault.erasure.changing import settle
 from vault.erasure.expire import expire
 from vault.erasure.facts import gather, terms_of
@@ -13,11 +13,13 @@ from vault.erasure.fence import keys_of, stored_session
 from vault.erasure.operations import INCOMPLETE
 from vault.erasure.planning import active_holds
 from vault.erasure.service import resume
+from vault.erasure.staying import staying
 from vault.erasure.sweep import due, sweep
 from vault.erasure.watch import Watch
-from vault.errors import Conflict, NotFound, Tampered
+from vault.errors import Conflict, InvalidInput, NotFound, Tampered
 from vault.model import parse_id, session_bytes
 from vault.policy import terms as retention
+from vault.policy.durations import US_MAX
 from vault.policy.retention import Times, decide, explain
 from vault.sealing import rows
 from vault.sessions.log import due_hour
@@ -30,15 +32,23 @@ if TYPE_CHECKING:
     from vault.erasure.operations import Operation
     from vault.erasure.service import Parts
     from vault.erasure.sweep import Due
-    from vault.policy.retention import Decision
+    from vault.policy.retention import Decision, Stay
     from vault.ports.records import SessionRow, Transaction
+    from vault.sealing.uses import TenantKeys
 
 _ABSENT = "there is no such session or item"
+#: The type of the entry in the audit trail that says which date was set from outside.
+DATED: Final = "retention.dated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why something is still there, and when it goes; ``text`` is for a person."""
+    """Why something is still there, and when it goes; ``text`` is for a person.
+
+    ``stays`` says in a word why it is not taken although it is due: ``hold``, ``minimum`` or ``fork`` of
+    what came from it, whose id is ``because_of`` where it may be named; ``newer_version``, ``review``,
+    ``over_cap`` or ``being_erased``. None when nothing keeps it from the next sweep.
+    """
 
     text: str
     state: str
@@ -46,6 +56,8 @@ class Explanation:
     expires_at: datetime | None
     erased_from: datetime | None
     holds: int
+    stays: str | None = None
+    because_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +72,8 @@ class Sweep:
         token: of this very set under this policy.
         operations: how many erasures it took; 0 for a preview.
         unfinished: of these, the ones that a store keeps from being finished.
+        shared: due too, and shared by forks: they go once those have taken over what they share; where they
+            cannot, they stay as long as those.
         epochs: events that expired while their sessions live on, by the hour and session.
     """
 
@@ -70,6 +84,7 @@ class Sweep:
     token: str
     operations: int = 0
     unfinished: int = 0
+    shared: int = 0
     epochs: int = 0
 
 
@@ -106,8 +121,10 @@ class Retention:
                 raise NotFound(_ABSENT)
             terms, times = terms_of(reader, tenant.tenant_id, raw)
         decision = decide(terms, times, held=bool(node.held), now_us=now_us)
-        text = explain(decision, terms, self._parts.policies.active(tenant), now_us)
-        return _explanation(decision, text, len(node.held))
+        due_now = decision.state == "DUE"
+        stay = staying(self._parts, tenant, raw, owner, now_us) if due_now else None
+        text = explain(decision, terms, self._parts.policies.active(tenant), now_us, stay)
+        return _explanation(decision, text, len(node.held), stay)
 
     def preview(self) -> Sweep:
         """What a sweep would do now, and the token that stands for it.
@@ -144,17 +161,30 @@ class Retention:
         tenant, owner = self._mine()
         now_us = self._parts.log.clock.now_us()
 
+        def restored(row: SessionRow) -> bytes:
+            terms = retention.decode(row.retention)
+            decision = decide(terms, _times(row), held=False, now_us=now_us)
+            if terms.requested_us or decision.visible or decision.state == "DUE":
+                raise NotFound("this session did not expire, or cannot be restored any more")
+            return retention.encode(terms._replace(restored_us=now_us))
+
+        self._bound(tenant, owner, raw, restored)
+
+    def _bound(
+        self, tenant: TenantKeys, owner: bytes | None, raw: bytes, kept: Callable[[SessionRow], bytes]
+    ) -> None:
+        """Bind a session, of anybody or of an owner, by other terms.
+
+        Raises:
+            NotFound: there is none; or what ``kept`` finds.
+        """
+
         def work(transaction: Transaction) -> SessionRow:
             row = stored_session(transaction, tenant, raw)
             keys = None if row is None else keys_of(self._parts.log, tenant, row)
             if row is None or keys is None or owner not in {None, row.owner} or row.state == "erasing":
                 raise NotFound(_ABSENT)
-            terms = retention.decode(row.retention)
-            decision = decide(terms, _times(row), held=False, now_us=now_us)
-            if terms.requested_us or decision.visible or decision.state == "DUE":
-                raise NotFound("this session did not expire, or cannot be restored any more")
-            kept = retention.encode(terms._replace(restored_us=now_us))
-            after = row._replace(retention=kept, version=row.version + 1)
+            after = row._replace(retention=kept(row), version=row.version + 1)
             after = after._replace(due_hour=due_hour(after))
             after = after._replace(mac=rows.session_mac(keys.mac, after))
             if not transaction.move_session(after, row):
@@ -164,6 +194,43 @@ class Retention:
 
         self._parts.log.records.transact(work)
         self._parts.log.appended(raw, 0)
+
+    def date(self, session_id: str, at: datetime | None) -> Explanation:
+        """Set the date that a rule with ``anchor = "external"`` counts from: the end of a contract, say.
+
+        It replaces the one that was set before, may lie in the past, and stands in the audit trail. What is
+        over by it is hidden at once, and goes by the sweep like anything else. Also for a session whose rule
+        counts from another clock: a later policy may ask for it, and the answer says what binds it now.
+
+        Args:
+            session_id: of a session of the tenant.
+            at: a time with its zone, from 1970 to 100 years from now; None takes the date back.
+
+        Returns:
+            What ``explain`` says from then on.
+
+        Raises:
+            NotFound: there is no such session, or it is due already; or no leave.
+            InvalidInput: not such a time.
+        """
+        grant, raw = self._leave.tenant("retain"), session_bytes(session_id)
+        at_us = 0 if at is None else _checked_date(at, self._parts.log.clock.now_us())
+
+        def dated(row: SessionRow) -> bytes:
+            terms, now_us = retention.decode(row.retention), self._parts.log.clock.now_us()
+            if decide(terms, _times(row), held=False, now_us=now_us).state == "DUE":
+                raise NotFound(_ABSENT)  # else a date would bring back what is over
+            return retention.encode(terms._replace(external_us=at_us))
+
+        with self._parts.log.records.snapshot() as reader:
+            found = stored_session(reader, grant.tenant, raw)
+            if found is None or found.state == "erasing" or found.owner == self._parts.spared(grant.tenant):
+                raise NotFound(_ABSENT)
+            dated(found)
+        # First the trail: a date that counts is on record, whatever happens in between.
+        self._parts.trail.write(grant.tenant, DATED, grant.who, raw, {"at_us": at_us or None})
+        self._bound(grant.tenant, None, raw, dated)
+        return self.explain(session_id)
 
     def trust_clock(self) -> None:
         """Say that the machine's clock is right, after it jumped; sweeps go on.
@@ -238,7 +305,8 @@ _NOTHING = Sweep(going=0, held=0, review=0, over_cap=False, token="")
 def _sweep(found: Due, operations: list[Operation]) -> Sweep:
     return Sweep(
         going=found.going,
-        held=sum(item.action in {"held", "minimum", "keep"} for item in found.plan.items),
+        held=sum(item.action in {"held", "minimum"} for item in found.plan.items),
+        shared=sum(item.reason == "shared_by_fork" for item in found.plan.items),
         review=found.review,
         over_cap=found.over_cap,
         token=found.token,
@@ -251,7 +319,19 @@ def _times(row: SessionRow) -> Times:
     return Times(row.created_us, row.updated_us, row.ended_us)
 
 
-def _explanation(decision: Decision, text: str, holds: int) -> Explanation:
+def _checked_date(at: datetime, now_us: int) -> int:
+    """A date from outside, in microseconds.
+
+    Raises:
+        InvalidInput: it cannot be one.
+    """
+    at_us = to_us(at)
+    if not 0 < at_us <= now_us + US_MAX:
+        raise InvalidInput("a date from outside lies between 1970 and 100 years from now")
+    return at_us
+
+
+def _explanation(decision: Decision, text: str, holds: int, stay: Stay | None) -> Explanation:
     def at(us: int | None) -> datetime | None:
         return None if us is None else from_us(us)
 
@@ -262,4 +342,6 @@ def _explanation(decision: Decision, text: str, holds: int) -> Explanation:
         expires_at=at(decision.expires_us),
         erased_from=at(decision.delete_at_us),
         holds=holds,
+        stays=None if stay is None else stay.why,
+        because_of=None if stay is None else stay.name or None,
     )

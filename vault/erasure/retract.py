@@ -11,11 +11,12 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from vault.erasure import facts
+from vault.erasure.below import BelowEvents, Events
 from vault.erasure.execute import fingerprint_of
 from vault.erasure.fence import SESSION
 from vault.errors import Conflict, InvalidInput, SessionEnded, StorageUnavailable, Tampered
 from vault.model import BATCH_MAX, NewEvent, uuid7
-from vault.policy.epochs import EPOCH_MAX, generation_of, generation_range
+from vault.policy.epochs import EPOCH_MAX, event_epoch, generation_of, generation_range
 from vault.policy.plan import Item
 from vault.ports.keys import Doomed
 from vault.ports.records import BlobRow
@@ -30,7 +31,7 @@ from vault.sessions.read import retracted_of, verified_view
 from vault.sessions.terms import Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from vault.access.door import Grant
     from vault.erasure.service import Parts
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
 #: How often a write-ahead log is tried that a reader still needs, and how long in between.
 _ATTEMPTS: Final = 3
 _PAUSE_SECONDS: Final = 0.05
+_KEPT: Final = (
+    "a legal hold or a statutory minimum keeps what was made from these events, and so them; erase them when "
+    "it is over"
+)
 _HELD: Final = "a legal hold keeps this session; nothing of it can be erased before that is lifted"
 
 
@@ -75,8 +80,10 @@ def retract(
         tags = _tags(grant, found.reader, session_id)
         _refuse_minimum(parts, grant, found.reader, session_id)
     _refuse_held(parts, grant, tags)
-    operation = uuid7()
+    operation, below = uuid7(), BelowEvents(parts=parts, tenant=grant.tenant, grant=grant)
+    made_from = [Events(session_id, lambda epoch: generation_of(epoch) in fresh)] if fresh else []
     if fresh:
+        tags = _without_what_came_from(parts, below, made_from, tags)
         _condemn(parts, grant, operation, session_id, fresh, tags)
     work = _Deletion(parts, grant, session, tags, named, fresh, known)
     told = [*also]
@@ -90,9 +97,24 @@ def retract(
         if again := [one for one in fresh if one in live]:
             # What was written until the fact, which is erased too, made another key.
             _condemn(parts, grant, operation, session_id, again, tags)
+        below.erase_late(made_from)
         parts.store.destroy(operation)
     finish(parts, work.files)
     return result
+
+
+def _without_what_came_from(
+    parts: Parts, below: BelowEvents, events: Sequence[Events], tags: frozenset[bytes]
+) -> frozenset[bytes]:
+    """Erase what came from whole epochs that go; what a hold may name then to keep their keys.
+
+    Raises:
+        Conflict: some of it is kept, and with it what its key hangs on.
+    """
+    if below.erase(events, all_or_none=True):
+        raise Conflict(_KEPT)
+    with parts.log.records.snapshot() as reader:
+        return tags | below.tags(reader, events)
 
 
 def finish(parts: Parts, files: Sequence[bytes]) -> None:
@@ -123,20 +145,27 @@ class _Deletion:
         self._gone = known.events.union(row.seq for row in named)
         self.files: list[bytes] = []
 
-    def run(self, transaction: Transaction, _: SessionRow) -> None:
+    def run(self, transaction: Transaction, head: SessionRow) -> None:
         _refuse_held(self._parts, self._grant, self._tags)
         session_no = self._session.no
-        numbers = dict.fromkeys(row.blob_no for row in self._named if row.blob_no is not None)
-        blobs: list[tuple[Any, ...]] = []
-        for number in numbers:
-            naming = transaction.scan("events_of_blob", blob_no=number, session_no=session_no)
-            if all(seq in self._gone for (seq,) in naming):
-                blobs += transaction.scan("blob_to_blank", no=number, session_no=session_no)
+        blobs = named_by_none(transaction, session_no, self._named, self._gone)
         for generation in self._epochs:
             low, high = generation_range(generation)
             blobs += transaction.scan("blobs_of_epochs", session_no=session_no, low=low, high=high)
-        keys = epoch_keys(self._parts.log, self._grant, self._session.session_id, self._session.epoch)
-        self.files += empty(transaction, keys, self._session, blobs)
+        keys = epoch_keys(self._parts.log, self._grant, head.session_id, head.epoch)
+        self.files += empty(transaction, keys, head, blobs)
+
+
+def named_by_none(
+    transaction: Transaction, session_no: int, events: Sequence[EventRow], gone: Collection[int]
+) -> list[tuple[Any, ...]]:
+    """The payloads of some events that no event names but those that are gone, to be emptied."""
+    blobs: list[tuple[Any, ...]] = []
+    for number in dict.fromkeys(row.blob_no for row in events if row.blob_no is not None):
+        naming = transaction.scan("events_of_blob", blob_no=number, session_no=session_no)
+        if all(seq in gone for (seq,) in naming):
+            blobs += transaction.scan("blob_to_blank", no=number, session_no=session_no)
+    return blobs
 
 
 def empty(
@@ -195,7 +224,8 @@ def _condemn(
     for generation in epochs:
         low, high = generation_range(generation)
         # Its first number also when there is no such key: nothing more is written under the generation.
-        numbers = {low, *(epoch for epoch in parts.store.epochs_of(session_id) if low <= epoch < high)}
+        live = parts.store.epochs_of(session_id)
+        numbers = {low, *(number for number in live if low <= event_epoch(number) < high)}
         doomed += [Doomed("epoch", session_id, epoch, tags) for epoch in sorted(numbers)]
         doomed.append(Doomed("epoch", generation_name(session_id, generation), None, tags))
     now_us = parts.log.clock.now_us()

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from vault.erasure import operations, selection
-from vault.erasure.fence import BATCH
 from vault.erasure.needles import needles
 from vault.erasure.operations import DONE, Operation, Order
-from vault.erasure.planning import planned
+from vault.erasure.planning import Planned, planned
 from vault.erasure.proof import name_of
 from vault.erasure.selection import NOTHING
-from vault.errors import Conflict, InvalidInput, LimitExceeded, NotFound
+from vault.erasure.unchanged import compare, opened
+from vault.errors import Conflict, InvalidInput, LimitExceeded, NotFound, StorageUnavailable
 from vault.model import check_name, format_id, uuid7
-from vault.policy.plan import Plan, Selector, drift, token
+from vault.policy.plan import Plan, Selector, token
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from vault.access.door import Grant, Leave
     from vault.audit.trail import AuditTrail
     from vault.erasure.execute import Execution
     from vault.erasure.policies import Policies
     from vault.ports.keys import KeyStore
-    from vault.ports.records import Reader, Transaction
+    from vault.ports.records import Reader
     from vault.sealing.notes import Signer
     from vault.sessions.log import Log
 
@@ -148,7 +149,7 @@ class Erasure:
         grant = self._grant(kind, subject)
         selector = selection.selector(grant.tenant, kind, value)
         with self._parts.log.records.snapshot() as reader:
-            plan = self._planned(grant, selector, forks, reader)
+            plan = self._planned(grant, selector, forks, reader).plan
         if not plan.items:
             raise NotFound(NOTHING)
         return ErasurePlan(
@@ -162,8 +163,15 @@ class Erasure:
             named="" if tenant else "=".join(label) if label else str(value),
         )
 
-    def execute(self, plan: ErasurePlan) -> Outcome:
+    def execute(
+        self, plan: ErasurePlan, *, progress: Callable[[str, int, int], None] | None = None
+    ) -> Outcome:
         """Carry a plan out; it is durable step by step, and a crash is resumed.
+
+        Args:
+            plan: as ``plan`` made it.
+            progress: told (step, done, in all): of ``fence``, ``keys`` and ``rows`` sessions and items, of
+                ``files`` those found so far, of ``search`` bytes.
 
         Raises:
             Conflict: the facts changed since the plan was made; says how, and nothing was done.
@@ -172,7 +180,7 @@ class Erasure:
         parts, grant = self._parts, self._grant_again(plan)
         # Looked at twice: now, and in the transaction that opens the erasure and fences what it takes.
         with parts.log.records.snapshot() as reader:
-            _compare(plan.plan, self._planned(grant, plan.plan.selector, plan.forks, reader))
+            compare(plan.plan, self._planned(grant, plan.plan.selector, plan.forks, reader).plan)
         policy = parts.policies.active(grant.tenant).digest
         if token(plan.plan, policy) != plan.token:
             raise Conflict("the retention policy changed since this plan was made; look at a new plan")
@@ -185,17 +193,10 @@ class Erasure:
         order = Order(items=order.items, about=order.about | self._marks(plan, operation_id))
         said = {"operation": operation_id.hex(), "selector": plan.plan.selector.kind, "reason": plan.reason}
         parts.trail.write(grant.tenant, ASKED, grant.who, b"", said)
-
-        def unchanged(transaction: Transaction) -> None:
-            if len(order.items) <= BATCH:
-                _compare(plan.plan, self._planned(grant, plan.plan.selector, plan.forks, transaction))
-            elif not operations.under_way(parts.log, transaction).isdisjoint(one.id for one in order.items):
-                # To plan thousands again would keep all writers waiting; what came since is found once all
-                # of it is fenced (`Execution`).
-                raise Conflict(_CARRIED_ON)
-
-        operation = parts.execution.begin(grant.tenant, operation_id, order, guard=unchanged)
-        return outcome(parts, parts.execution.finished(operation), order)
+        again = partial(self._planned, grant, plan.plan.selector, plan.forks)
+        execution = parts.execution if progress is None else replace(parts.execution, progress=progress)
+        operation = opened(execution, grant.tenant, plan.plan, order, operation_id, again)
+        return outcome(parts, execution.finished(operation), order)
 
     def erase(self, **named: Any) -> Outcome:
         """Plan and execute in one step; for what was erased before, the first receipt again.
@@ -268,10 +269,10 @@ class Erasure:
     def _grant_again(self, plan: ErasurePlan) -> Grant:
         return self._grant(plan.plan.selector.kind, plan.subject)
 
-    def _planned(self, grant: Grant, selector: Selector, forks: Any, reader: Reader) -> Plan:
+    def _planned(self, grant: Grant, selector: Selector, forks: Any, reader: Reader) -> Planned:
         log, store, spared = self._parts.log, self._parts.store, self._parts.spared(grant.tenant)
         leave = {"owner": grant.owner or None, "spared": spared}
-        return planned(log, store, reader, grant.tenant, selector, forks=forks, **leave).plan
+        return planned(log, store, reader, grant.tenant, selector, forks=forks, **leave)
 
     def _order(self, plan: ErasurePlan, policy: bytes) -> Order:
         role = (
@@ -347,11 +348,18 @@ def resume(parts: Parts, only: Collection[bytes] | None = None) -> Iterator[Oper
             for operation in operations.unfinished(parts.log, reader)
             if only is None or operation.id in only
         ]
+    executed, failed = [], None
     for operation in waiting:
         try:
-            yield parts.execution.carry_on(operation)
+            executed.append(parts.execution.executed(operation))
         except Conflict:
             continue  # another process carries it on
+        except StorageUnavailable as error:
+            failed = error
+            break
+    yield from parts.execution.proved(executed)
+    if failed is not None:
+        raise failed
 
 
 def outcome(parts: Parts, operation: Operation, order: Order) -> Outcome:
@@ -381,17 +389,3 @@ def _of_receipt(operation_id: bytes, content: bytes) -> Outcome:
     return Outcome(
         operation=format_id("era", operation_id), state=receipt.state, receipt=content, counts=counts
     )
-
-
-def _compare(plan: Plan, again: Plan) -> None:
-    """Refuse a plan that is not what it was.
-
-    Raises:
-        Conflict: says how it differs.
-    """
-    if again.digest != plan.digest:
-        found = drift(plan, again)
-        raise Conflict(
-            f"the facts changed since this plan was made: {len(found.added)} more, {len(found.gone)} "
-            f"fewer, {len(found.changed)} otherwise; look at a new plan"
-        )

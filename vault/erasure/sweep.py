@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from vault.erasure.adopt import adopted
 from vault.erasure.facts import decision_of, gather
 from vault.erasure.needles import needles
 from vault.erasure.operations import GOING, Operation, Order, under_way
@@ -14,6 +15,7 @@ from vault.erasure.planning import active_holds
 from vault.errors import Conflict
 from vault.model import format_id, uuid7
 from vault.policy.plan import Plan, Selector, blast, make_plan, token
+from vault.sessions.family import DEPTH_MAX
 from vault.sessions.log import hour_of
 
 if TYPE_CHECKING:
@@ -86,17 +88,37 @@ def sweep(
         Fenced: another process took the lease over.
         ClockAnomaly: the clock jumped meanwhile.
     """
-    for one in due(parts, tenant_id):
+    for found in due(parts, tenant_id):
+        one = _freed(parts, watch, found)
         if one.over_cap and approved != one.token:
             yield one, []
             continue
         yield one, list(_erase(parts, watch, one, progress))
 
 
+def _freed(parts: Parts, watch: Watch, found: Due) -> Due:
+    """What is due once forks hold by themselves what they share with it.
+
+    Where somebody has to look at it first, it is left as that person sees it.
+    """
+    for _ in range(DEPTH_MAX):  # a fork of a fork takes over step by step
+        shared = [item.id for item in found.plan.items if item.reason == "shared_by_fork"]
+        if found.over_cap or not shared:
+            break
+        done = 0
+        for id_ in shared:
+            parts.log.records.transact(watch.check)
+            done += adopted(parts, found.tenant, id_)
+        if not done:
+            break
+        found = next(due(parts, found.tenant.tenant_id), found)
+    return found
+
+
 def _erase(
     parts: Parts, watch: Watch, found: Due, progress: Callable[[int, int], None] | None
 ) -> Iterator[Operation]:
-    going = [item for item in found.plan.items if item.action in GOING]
+    going, executed = [item for item in found.plan.items if item.action in GOING], list[Operation]()
     for start in range(0, len(going), ROOTS_MAX):
         batch = tuple(going[start : start + ROOTS_MAX])
         operation_id = uuid7()
@@ -108,11 +130,12 @@ def _erase(
 
         try:
             operation = parts.execution.begin(found.tenant, operation_id, order, guard=guard)
-            yield parts.execution.finished(operation)
+            executed.append(parts.execution.finished(operation, prove=False))
         except Conflict:
             continue  # a person's request, or a process that opened the vault, was faster
         if progress is not None:
             progress(min(start + ROOTS_MAX, len(going)), len(going))
+    yield from parts.execution.proved(executed)  # all files are looked through once for all of them
 
 
 def _still_due(parts: Parts, tenant: TenantKeys, batch: tuple[Item, ...], transaction: Transaction) -> None:

@@ -20,7 +20,18 @@ ROLES: Final = ("agent", "owner", "support", "auditor", "privacy_officer", "admi
 RELATIONS: Final[tuple[Relation, ...]] = ("owner", "grantee", "tenant", "stranger")
 
 #: With sessions. ``follow``, ``replay``, ``context`` and the like are ways of reading.
-SESSION_ACTIONS: Final = ("create", "read", "append", "end", "fork", "share", "list", "erase", "export")
+SESSION_ACTIONS: Final = (
+    "create",
+    "read",
+    "append",
+    "end",
+    "fork",
+    "label",
+    "share",
+    "list",
+    "erase",
+    "export",
+)
 #: With the tenant as a whole.
 TENANT_ACTIONS: Final = (
     "audit",
@@ -35,7 +46,7 @@ TENANT_ACTIONS: Final = (
 ACTIONS: Final = (*SESSION_ACTIONS, *TENANT_ACTIONS)
 
 _FULL = "L3"
-_OWN: Final = dict.fromkeys(("create", "read", "append", "end", "fork", "list", "erase"), _FULL)
+_OWN: Final = dict.fromkeys(("create", "read", "append", "end", "fork", "label", "list", "erase"), _FULL)
 _SHARED: Final = dict.fromkeys(("read", "append", "fork", "list"), _FULL)
 
 #: (role, relation) → action → the highest level of the view that comes with it.

@@ -34,7 +34,7 @@ _FIELDS: Final = (
 #: How much an option takes with it.
 _TAKES: Final = {"detach": 0, "erase_with_last": 1, "recompute": 2, "erase_with_any": 3}
 #: Clocks that never start before the item was made.
-_LATER_THAN_CREATED: Final = frozenset({"created", "last_event", "ended"})
+_LATER_THAN_CREATED: Final = frozenset({"created", "last_event", "ended", "labelled"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +247,8 @@ def _sum(length: Callable[[Duration], int], rule: Rule) -> int:
 
 
 def _starts_no_earlier(old: Rule, new: Rule) -> bool:
+    if old.anchor == "labelled" == new.anchor:
+        return old.labels.keys() <= new.labels.keys()  # it starts with the last of them
     return old.anchor == new.anchor or (old.anchor == "created" and new.anchor in _LATER_THAN_CREATED)
 
 

@@ -39,6 +39,9 @@ _REFUSED: Final = {
 }
 
 
+_UNSHOWN: Final = "a branch that is not shared with you stands against this; ask the session's owner about it"
+
+
 class Subject(NamedTuple):
     """What an effect's facts are about."""
 
@@ -67,6 +70,22 @@ class Counted(NamedTuple):
     event_id: str | None = None
     own: bool = True  # it stands in the writer's session, not in a branch of it
     active: bool = False  # it belongs to another run, which is active
+
+
+def check_both(shown: Counted, whole: Counted, event_type: str, cause: str | None) -> None:
+    """Whether a fact may follow what its writer is shown of an effect, and also all that there is.
+
+    Raises:
+        As ``check_next`` of what is shown.
+        Conflict: something that the writer is not shown stands against it; that is all he learns.
+    """
+    check_next(shown, event_type, cause)
+    if whole == shown:
+        return
+    try:
+        check_next(whole, event_type, cause)
+    except (Busy, Conflict):
+        raise Conflict(_UNSHOWN) from None
 
 
 def check_next(before: Counted, event_type: str, cause: str | None = None) -> None:

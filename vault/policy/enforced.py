@@ -11,10 +11,8 @@ from typing import Final
 
 from vault.policy.rules import Policy, Rule
 
-_ANCHORS: Final = {
-    "labelled": "nothing counts from a label yet",
-    "external": "nothing sets a date from outside yet",
-}
+#: What is made from sessions: no date from outside is set for it.
+_UNDATED: Final = frozenset({"memory", "summary", "artifact", "embedding", "cache"})
 #: Kinds of which nothing is erased by its own period yet, and what is so instead.
 _LATER: Final = {
     "export": "what was exported has left the vault, so nothing of it is erased",
@@ -39,8 +37,13 @@ def _refused(rule: Rule) -> Iterator[str]:
         yield from _refused_for_events(rule)
     elif rule.on_expire == "redact:L0":
         yield 'nothing is reduced to its structure yet; write on_expire = "erase" or "review"'
-    if rule.anchor in _ANCHORS:
-        yield f'{_ANCHORS[rule.anchor]}; write anchor = "created" or "last_event"'
+    if rule.anchor == "labelled" and not rule.labels:
+        yield "it counts from when labels came, and names none; write them into match.labels"
+    if rule.anchor == "external" and not _UNDATED.isdisjoint(rule.kinds):
+        yield (
+            "a date from outside is set for sessions, and what is made from them goes with them; write a "
+            'rule of their own for sessions, and anchor = "created" for what is made from them'
+        )
 
 
 def _refused_for_events(rule: Rule) -> Iterator[str]:

@@ -4,6 +4,9 @@ A number is 32 bits: the upper 12 are the generation, which the writer chooses (
 hour, counted from 2020, in which what is sealed under it is hidden and its key destroyed (0: never). So
 whoever reads a row knows, without any policy, whether its time is over; and all that expires in one hour goes
 with one key.
+
+Above these 32 bits the number of a key says how often the session was re-encrypted. A session's row holds
+that of its own epoch, and what is kept under an event's number is found with both.
 """
 
 from __future__ import annotations
@@ -15,8 +18,29 @@ EPOCH_MAX: Final = 2**12 - 1
 _HOUR_BITS: Final = 20
 HOUR_MASK: Final = 2**_HOUR_BITS - 1
 _HOUR_US: Final = 3_600_000_000
+_EVENT_MASK: Final = 2**32 - 1
 #: 2020-01-01 in hours since 1970; 2**20 hours later it is 2139.
 _FIRST_HOUR: Final = 438_288
+
+
+def key_number(own: int, epoch: int) -> int:
+    """The number of an event's epoch among the keys of a session whose own epoch has the number ``own``."""
+    return own | epoch
+
+
+def event_epoch(number: int) -> int:
+    """The number that events have, of a key's; 0: the session's own."""
+    return number & _EVENT_MASK
+
+
+def own_number(number: int) -> int:
+    """The number of the session's own epoch among the keys that one of this number is of."""
+    return number & ~_EVENT_MASK
+
+
+def renewed(own: int) -> int:
+    """The number of a session's own epoch after its keys were replaced once more."""
+    return own + _EVENT_MASK + 1
 
 
 def epoch_of(generation: int, hour: int = 0) -> int:
@@ -25,8 +49,8 @@ def epoch_of(generation: int, hour: int = 0) -> int:
 
 
 def generation_of(epoch: int) -> int:
-    """The generation that a writer chose; 0: none."""
-    return epoch >> _HOUR_BITS
+    """The generation that a writer chose; 0: none. Also of a key's number."""
+    return event_epoch(epoch) >> _HOUR_BITS
 
 
 def generation_range(generation: int) -> tuple[int, int]:

@@ -184,9 +184,7 @@ def refuse_selector(text: str) -> None:
         InvalidInput: it names nothing.
     """
     if all(char in _WILDCARDS or unicodedata.category(char)[0] in "ZC" for char in text):
-        raise InvalidInput(
-            "an erasure has to name what it erases; give an id, a subject or a label, no wildcard"
-        )
+        raise InvalidInput("what is meant has to be named: give an id, a subject or a label, no wildcard")
 
 
 def _check(selector: Selector) -> None:

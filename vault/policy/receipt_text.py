@@ -19,6 +19,10 @@ _STATES: Final[Mapping[str, str]] = {
     "barrier_passed": "**Barrier passed.** As verified; and the keys above those that were destroyed were"
     " replaced since, so that an older copy of a destroyed key no longer opens anything.",
 }
+#: Instead of what says that it was searched for.
+_NOTHING: Final = (
+    "**Nothing was erased.** All that was asked for stays, as is said below, so nothing was searched for."
+)
 #: Stands at the end of every receipt.
 _CLOSING: Final = (
     "This receipt says what the vault did in its own stores. It does not say that no copy exists elsewhere."
@@ -84,7 +88,7 @@ def rendered(receipt: Receipt) -> str:
         [
             "# Receipt of an erasure",
             "",
-            _STATES[receipt.state],
+            _STATES[receipt.state] if receipt.items.count else _NOTHING,
             "",
             *_about(receipt),
             "",

@@ -26,13 +26,14 @@ _CREATED, _LAST, _ENDED, _LABELLED, _EXTERNAL = range(len(ANCHORS))
 
 
 class Times(NamedTuple):
-    """The clocks of one item, in microseconds since 1970; 0: it has not started. None is a client's word."""
+    """The clocks that run by themselves, in microseconds since 1970; 0: it has not started.
+
+    None is a client's word. The two that somebody sets, by labels and from outside, stand with the terms.
+    """
 
     created_us: int
     last_us: int = 0
     ended_us: int = 0
-    labelled_us: int = 0
-    external_us: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,18 @@ class Decision:
     delete_at_us: int | None
     action: str
     reasons: tuple[str, ...]
+
+
+class Stay(NamedTuple):
+    """Why something that is due is not taken by the next sweep.
+
+    ``name``: the id of what keeps it as people see it; empty where it is not for whoever asks. ``until_us``:
+    how long that stays at least; 0: no date is known, or it is not said.
+    """
+
+    why: Literal["hold", "minimum", "fork", "newer_version", "review", "over_cap", "being_erased"]
+    name: str = ""
+    until_us: int = 0
 
 
 HOLD: Final = "a hold matches it"
@@ -94,22 +107,14 @@ def decide(terms: Terms, times: Times, *, held: bool, now_us: int) -> Decision:
     )
 
 
-def is_visible(
-    terms: Terms,
-    created_us: int,
-    last_us: int,
-    ended_us: int,
-    now_us: int,
-    labelled_us: int = 0,
-    external_us: int = 0,
-) -> bool:
+def is_visible(terms: Terms, created_us: int, last_us: int, ended_us: int, now_us: int) -> bool:
     """As ``Decision.visible``, for every read: about half a microsecond."""
     if terms.requested_us:
         return False
     months, us = terms.expire_months, terms.expire_us
     if not months and not us:
         return True
-    start = _start_us(terms.anchor, (created_us, last_us, ended_us, labelled_us, external_us))
+    start = _start_us(terms, terms.anchor, (created_us, last_us, ended_us))
     if start is None:
         return True
     start = max(start, terms.restored_us)
@@ -137,22 +142,24 @@ def expires_us(terms: Terms, created_us: int) -> int | None:
     return _expires_us(terms, Times(created_us))
 
 
-def _start_us(anchor: int, clocks: tuple[int, int, int, int, int]) -> int | None:
+def _start_us(terms: Terms, anchor: int, clocks: tuple[int, int, int]) -> int | None:
     """When a clock started; None: it has not. No clock of the item's own starts before it was made."""
     if anchor == _CREATED:
         return clocks[_CREATED]
+    if anchor == _LABELLED:
+        return max(clocks[_CREATED], terms.labelled_us)  # 0: it was made with its labels
+    if anchor == _EXTERNAL:
+        return terms.external_us or None
     start = clocks[anchor]
     if anchor == _LAST:
         return max(clocks[_CREATED], start)
-    if not start:
-        return None
-    return max(clocks[_CREATED], start) if anchor == _ENDED else start
+    return max(clocks[_CREATED], start) if start else None
 
 
 def _expires_us(terms: Terms, times: Times) -> int | None:
     if not terms.expire_months and not terms.expire_us:
         return None
-    start = _start_us(terms.anchor, times)
+    start = _start_us(terms, terms.anchor, times)
     if start is None:
         return None
     return later(max(start, terms.restored_us), terms.expire_months, terms.expire_us)
@@ -160,8 +167,10 @@ def _expires_us(terms: Terms, times: Times) -> int | None:
 
 def _min_until_us(terms: Terms, times: Times) -> int:
     until = 0
-    for anchor, months, us in terms.keeps:
-        start = _start_us(anchor, times)
+    for anchor, months, us, *came_us in terms.keeps:
+        start = _start_us(terms, anchor, times)
+        if anchor == _LABELLED:  # not when the labels of the deciding rule came: when those of its own did
+            start = max((times.created_us, *came_us))
         # A minimum whose clock has not started cannot have passed.
         until = max(until, FOREVER_US if start is None else later(start, months, us))
     return until
@@ -207,7 +216,9 @@ _DONE: Final = {"erase": "erased", "redact:L0": "reduced to its structure", "rev
 _NEAR_US: Final = 2 * DAY_US
 
 
-def explain(decision: Decision, terms: Terms, policy: Policy | None, now_us: int) -> str:
+def explain(
+    decision: Decision, terms: Terms, policy: Policy | None, now_us: int, stay: Stay | None = None
+) -> str:
     """Why it is still there and when it will go, in one to three sentences.
 
     Args:
@@ -216,6 +227,7 @@ def explain(decision: Decision, terms: Terms, policy: Policy | None, now_us: int
         policy: the one the terms were made from, for the name of the rule and what a minimum refers to;
             any other, or None, leaves these out.
         now_us: the time it was taken at.
+        stay: why it stays although it is due; None when the next sweep takes it.
     """
     if policy is not None and policy.mark != terms.policy:
         policy = None
@@ -230,7 +242,7 @@ def explain(decision: Decision, terms: Terms, policy: Policy | None, now_us: int
         )
     if decision.state == "DUE":
         said = asked or f"{_expired(decision, now_us)[:-1]}, because {_rule(terms, policy)}."
-        return f"{said} It is due, and is {_DONE[decision.action]} by the next sweep."
+        return f"{said} {_due(decision, stay, now_us)}"
     if now_us < decision.min_until_us and not decision.visible:
         return (
             f"{asked or _expired(decision, now_us)} It is hidden. {_minimum(decision, terms, policy, now_us)}"
@@ -252,6 +264,30 @@ def _without_hold(decision: Decision, now_us: int) -> str:
         return ""
     when = "at once" if decision.delete_at_us <= now_us else f"on {_date(decision.delete_at_us, now_us)}"
     return f"Without the hold it is {_DONE[decision.action]} {when}."
+
+
+_STAYS: Final = {
+    "hold": "It stays because {}, which was made from it, is kept by a hold; it goes once that is released.",
+    "minimum": "It stays because {}, which was made from it, is not erased before {}.",
+    "newer_version": "It stays while the newer version that was made from it does.",
+    "review": "It stays until a person erases it, because its rule wants a person to decide.",
+    "over_cap": "It stays until a privacy officer lets the sweep go on, because more of the tenant is due "
+    "than goes by itself.",
+    "being_erased": "It is being erased at this moment.",
+}
+
+
+def _due(decision: Decision, stay: Stay | None, now_us: int) -> str:
+    if stay is None:
+        return f"It is due, and is {_DONE[decision.action]} by the next sweep."
+    said = f"It has been due since {_date(decision.delete_at_us, now_us)}."
+    if stay.why == "fork":
+        until = f", until {_date(stay.until_us, now_us)}" if stay.until_us else ""
+        return (
+            f"{said} The fork {stay.name} shares it. The next sweep makes that the fork's own where it can, "
+            f"and then erases this; else this stays as long as the fork{until}."
+        )
+    return f"{said} {_STAYS[stay.why].format(stay.name or 'something', _date(stay.until_us, now_us))}"
 
 
 def _expired(decision: Decision, now_us: int) -> str:
@@ -304,16 +340,16 @@ def _rule(terms: Terms, policy: Policy | None) -> str:
 def _keeps(terms: Terms, policy: Policy | None) -> str:
     if len(terms.keeps) > 1:
         return f"the longest of {len(terms.keeps)} minimums{_cited(terms, policy)}"
-    anchor, months, us = terms.keeps[0]
+    anchor, months, us = terms.keeps[0][:3]
     return f"a minimum of {in_words(months, us)} {_AFTER[anchor]}{_cited(terms, policy)}"
 
 
 def _cited(terms: Terms, policy: Policy | None) -> str:
     """What the minimums refer to, as far as the policy says it."""
-    refs = []
+    refs, keeps = [], {keep[:3] for keep in terms.keeps}
     for rule in policy.rules if policy else ():
         keep = rule.keep_min.duration
-        if keep and rule.keep_min.ref and (ANCHORS.index(rule.anchor), keep.months, keep.us) in terms.keeps:
+        if keep and rule.keep_min.ref and (ANCHORS.index(rule.anchor), keep.months, keep.us) in keeps:
             refs.append(rule.keep_min.ref)
     return f" ({'; '.join(dict.fromkeys(refs))})" if refs else ""
 

@@ -10,6 +10,8 @@ from vault.errors import InvalidInput
 
 #: Dots in one line: tomllib takes memory by the square of a key's parts, and 100,000 of them end the process.
 DOTS_MAX: Final = 64
+#: What tomllib says of a name that stands twice.
+_TWICE: Final = ("Cannot overwrite", "Cannot declare", "Cannot mutate", "Duplicate")
 
 
 def tables(text: str, *, file: str, what: str) -> dict[str, Any]:
@@ -31,9 +33,17 @@ def tables(text: str, *, file: str, what: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"at line (\d+)", str(error))
         line = found[1] if found else max(1, len(text.splitlines()))  # it says "at end of document"
-        raise InvalidInput(f"{file}, line {line}: not valid TOML; correct it there") from None
+        raise InvalidInput(f"{file}, line {line}: not valid TOML; {_advice(text, str(error))}") from None
     except (ValueError, RecursionError):
         # A number of thousands of digits, or brackets in brackets in brackets: tomllib names no line.
         raise InvalidInput(
             f"{file}: not {what}; a number in it is too long or it is nested too deep"
         ) from None
+
+
+def _advice(text: str, error: str) -> str:
+    if text.startswith("\ufeff"):
+        return "it begins with a byte order mark: save it as UTF-8 without one"
+    if error.startswith(_TWICE):
+        return "a field or table stands there for the second time: keep one of the two"
+    return "correct it there"

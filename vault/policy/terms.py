@@ -7,7 +7,7 @@ the rule, and periods.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -19,10 +19,20 @@ from vault.policy.rules import ANCHORS, DERIVED_KINDS, DERIVED_OPTIONS, KINDS, O
 
 TERMS_BYTES_MAX: Final = 64 * 1024
 _VERSION: Final = 1
+#: With the two clocks that somebody sets, where one of them is set.
+_WITH_CLOCKS: Final = 2
 _MARK_LENGTH: Final = 32
 _FIELDS: Final = 13
+_FIELDS_WITH_CLOCKS: Final = 15
 _RULE_NUMBER_MAX: Final = 2**31 - 1
+#: Numbers of a minimum whose clock needs no start of its own.
+_PLAIN: Final = 3
+_LABELLED: Final = ANCHORS.index("labelled")
 _PAIR_TOP: Final = (len(KINDS) - 1, len(DERIVED_OPTIONS) - 1)
+
+
+#: A clock, months, microseconds; one counted from labels that came later has a fourth: when they came.
+Minimum = tuple[int, int, int] | tuple[int, int, int, int]
 
 
 class Terms(NamedTuple):
@@ -34,7 +44,8 @@ class Terms(NamedTuple):
         anchor: the clock that ``expire_*`` is counted on.
         expire_months: with ``expire_us`` the period after which it is hidden; both 0: never.
         expire_us: see there.
-        keeps: the minimums of all rules that matched: clock, months, microseconds.
+        keeps: the minimums of all rules that matched: clock, months, microseconds; and when that clock
+            started, if it was by labels that came later than the item.
         grace_months: with ``grace_us`` how long it can be restored after it expired; both 0: not at all.
         grace_us: see there.
         on_expire: what is done when it is due.
@@ -42,6 +53,8 @@ class Terms(NamedTuple):
             where nobody chooses.
         restored_us: when it was last restored: its expiry is counted from then. 0: never.
         requested_us: when a person asked for its erasure. 0: nobody did.
+        labelled_us: when it got the labels that its rule names. 0: it was made with them.
+        external_us: the date that was set from outside. 0: none.
     """
 
     policy: str = ""
@@ -49,13 +62,15 @@ class Terms(NamedTuple):
     anchor: int = 0
     expire_months: int = 0
     expire_us: int = 0
-    keeps: tuple[tuple[int, int, int], ...] = ()
+    keeps: tuple[Minimum, ...] = ()
     grace_months: int = 0
     grace_us: int = 0
     on_expire: int = 0
     derived: tuple[tuple[int, int], ...] = ()
     restored_us: int = 0
     requested_us: int = 0
+    labelled_us: int = 0
+    external_us: int = 0
 
     def option(self, kind: str) -> str:
         """What happens to something of this kind that was made from the item, when the item goes."""
@@ -83,6 +98,8 @@ class Bounds:
 
 
 NO_BOUNDS: Final = Bounds()
+_FROM_THE_START: Final[Mapping[str, int]] = {}
+_NEVER: Final[frozenset[tuple[str, int]]] = frozenset()
 
 
 @lru_cache(maxsize=4096)
@@ -95,7 +112,9 @@ def encode(terms: Terms) -> bytes:
     if terms == NO_TERMS:
         return b""
     keeps, derived = [list(keep) for keep in terms.keeps], [list(pair) for pair in terms.derived]
-    fields = [_VERSION, *terms[:5], keeps, *terms[6:9], derived, *terms[10:]]
+    fields = [_VERSION, *terms[:5], keeps, *terms[6:9], derived, *terms[10:12]]
+    if terms.labelled_us or terms.external_us or any(len(keep) > _PLAIN for keep in keeps):
+        fields = [_WITH_CLOCKS, *fields[1:], terms.labelled_us, terms.external_us]
     if _read(fields) is None:
         raise InvalidInput("these retention terms cannot be stored: a number in them is out of its range")
     return json_bytes(fields)
@@ -115,7 +134,7 @@ def decode(stored: bytes) -> Terms:
         found = json_value(stored) if len(stored) <= TERMS_BYTES_MAX else None
     except ValueError:
         found = None
-    if isinstance(found, list) and found and type(found[0]) is int and found[0] > _VERSION:
+    if isinstance(found, list) and found and type(found[0]) is int and found[0] > _WITH_CLOCKS:
         raise NewerVault("a newer version of the program wrote these retention terms; update the program")
     terms = _read(found) if isinstance(found, list) else None
     # There is one stored form, so a byte more or less is seen.
@@ -126,18 +145,19 @@ def decode(stored: bytes) -> Terms:
 
 def _read(found: list[Any]) -> Terms | None:
     """The terms of what is in a stored form, if each number is in its range."""
-    if len(found) != _FIELDS:
+    clocks = found[_FIELDS:]
+    if len(found) not in {_FIELDS, _FIELDS_WITH_CLOCKS}:
         return None
-    version, mark, rule, anchor, months, us, keeps, grace_months, grace_us, action, derived = found[:-2]
+    version, mark, rule, anchor, months, us, keeps, grace_months, grace_us, action, derived = found[:11]
+    asked = found[11:_FIELDS]
     fits = (
-        (type(version), version) == (int, _VERSION)
+        (type(version), version) == (int, _WITH_CLOCKS if clocks else _VERSION)
+        and _are_numbers(clocks, (LAST_US,) * len(clocks))
         and _is_mark(mark)
         and (type(rule) is int and -1 <= rule <= _RULE_NUMBER_MAX)
-        and _are_numbers(
-            [anchor, action, *found[-2:]], (len(ANCHORS) - 1, len(ON_EXPIRE) - 1, LAST_US, LAST_US)
-        )
+        and _are_numbers([anchor, action, *asked], (len(ANCHORS) - 1, len(ON_EXPIRE) - 1, LAST_US, LAST_US))
         and all(_is_period(parts) for parts in ([months, us], [grace_months, grace_us]))
-        and (isinstance(keeps, list) and all(map(_is_keep, keeps)))
+        and (isinstance(keeps, list) and all(_is_keep(keep, later=bool(clocks)) for keep in keeps))
         and (isinstance(derived, list) and all(_are_numbers(pair, _PAIR_TOP) for pair in derived))
     )
     if not fits:
@@ -148,13 +168,15 @@ def _read(found: list[Any]) -> Terms | None:
         anchor=anchor,
         expire_months=months,
         expire_us=us,
-        keeps=tuple((keep[0], keep[1], keep[2]) for keep in keeps),
+        keeps=tuple(map(tuple, keeps)),
         grace_months=grace_months,
         grace_us=grace_us,
         on_expire=action,
         derived=tuple((pair[0], pair[1]) for pair in derived),
-        restored_us=found[-2],
-        requested_us=found[-1],
+        restored_us=asked[0],
+        requested_us=asked[1],
+        labelled_us=clocks[0] if clocks else 0,
+        external_us=clocks[1] if clocks else 0,
     )
 
 
@@ -173,8 +195,13 @@ def _is_period(found: Any) -> bool:
     return _are_numbers(found, (MONTHS_MAX, US_MAX)) and 0 in found
 
 
-def _is_keep(found: Any) -> bool:
-    return _are_numbers(found, (len(ANCHORS) - 1, MONTHS_MAX, US_MAX)) and _is_period(found[1:])
+def _is_keep(found: Any, *, later: bool) -> bool:
+    top: tuple[int, ...] = (len(ANCHORS) - 1, MONTHS_MAX, US_MAX)
+    if later and isinstance(found, list) and len(found) > _PLAIN:
+        if found[0] != _LABELLED or not found[_PLAIN]:
+            return False
+        top = (*top, LAST_US)
+    return _are_numbers(found, top) and _is_period(found[1:_PLAIN])
 
 
 # ------------------------------------------------------------------------------------------------ binding
@@ -185,6 +212,7 @@ def bind(
     kind: str,
     labels: Mapping[str, str],
     *,
+    since: Mapping[str, int] = _FROM_THE_START,
     type: str = "",
     level: str = "",
     bounds: Bounds = NO_BOUNDS,
@@ -195,6 +223,12 @@ def bind(
     equals the one with the shortest period. The minimums of *all* rules that match it bind it. An event for
     which there is no rule has no expiry of its own: it goes with its session.
 
+    Args:
+        policy, kind, labels: what is said about what.
+        since: when labels got their values, by name; one that is not there has had it from the start.
+        type, level: of an event.
+        bounds: what the vault allows.
+
     Raises:
         InvalidInput: the kind is not one of ``KINDS``.
     """
@@ -202,7 +236,8 @@ def bind(
         raise InvalidInput(f"a kind of item is one of {', '.join(KINDS)}")
     # Labels that no rule asks for make no difference, and would only fill the cache.
     asked = frozenset(pair for pair in labels.items() if pair in _asked(policy))
-    return _bind(policy, kind, asked, type, level, bounds)
+    came = frozenset(pair for pair in since.items() if pair[0] in _dating(policy)) if since else _NEVER
+    return _bind(policy, kind, asked, came, type, level, bounds)
 
 
 @lru_cache(maxsize=256)
@@ -210,11 +245,23 @@ def _asked(policy: Policy) -> frozenset[tuple[str, str]]:
     return frozenset(pair for rule in policy.rules for pair in rule.labels.items())
 
 
+@lru_cache(maxsize=256)
+def _dating(policy: Policy) -> frozenset[str]:
+    """The labels whose coming starts a clock."""
+    return frozenset(name for rule in policy.rules if rule.anchor == "labelled" for name in rule.labels)
+
+
 @lru_cache(maxsize=4096)
 def _bind(
-    policy: Policy, kind: str, labels: frozenset[tuple[str, str]], event_type: str, level: str, bounds: Bounds
+    policy: Policy,
+    kind: str,
+    labels: frozenset[tuple[str, str]],
+    since: frozenset[tuple[str, int]],
+    event_type: str,
+    level: str,
+    bounds: Bounds,
 ) -> Terms:
-    known = dict(labels)
+    known, came = dict(labels), dict(since)
     matching = [rule for rule in policy.rules if rule.matches(kind, known, event_type, level)]
     if not matching:
         return _unmatched(policy, kind, bounds)
@@ -227,11 +274,17 @@ def _bind(
         anchor=ANCHORS.index(winner.anchor),
         expire_months=expire.months,
         expire_us=expire.us,
-        keeps=_keeps(matching, bounds.floor),
+        keeps=outlasting(
+            minimum(rule, duration, came)
+            for rule in matching
+            for duration in (rule.keep_min.duration, bounds.floor)
+            if duration is not None
+        ),
         grace_months=grace.months,
         grace_us=grace.us,
         on_expire=ON_EXPIRE.index(winner.on_expire),
         derived=_derived(winner),
+        labelled_us=_came_us(winner, came),
     )
 
 
@@ -257,24 +310,37 @@ def _capped(expire: Duration | None, ceiling: Duration | None) -> Duration | _No
     return expire or _NOTHING
 
 
-def _keeps(rules: list[Rule], floor: Duration | None) -> tuple[tuple[int, int, int], ...]:
-    """The minimums, sorted; on one clock only those that another does not always outlast."""
-    all_of_them = {
-        (ANCHORS.index(rule.anchor), duration)
-        for rule in rules
-        for duration in (rule.keep_min.duration, floor)
-        if duration is not None
-    }
-    lasting = [
-        (anchor, keep)
-        for anchor, keep in all_of_them
-        if not any(other != keep and at == anchor and _outlasts(other, keep) for at, other in all_of_them)
-    ]
-    return tuple(sorted((anchor, keep.months, keep.us) for anchor, keep in lasting))
+def minimum(rule: Rule, duration: Duration, came: Mapping[str, int]) -> Minimum:
+    """A period that a rule keeps what it matches, on its clock; ``came``: when labels got their values."""
+    anchor, came_us = ANCHORS.index(rule.anchor), _came_us(rule, came)
+    if came_us:
+        return anchor, duration.months, duration.us, came_us
+    return anchor, duration.months, duration.us
 
 
-def _outlasts(first: Duration, second: Duration) -> bool:
-    return may_exceed(first, second) and not may_exceed(second, first)
+def _came_us(rule: Rule, came: Mapping[str, int]) -> int:
+    """When all the labels that a rule counts from were there; 0: from the start, or it counts from others."""
+    return max((came.get(name, 0) for name in rule.labels), default=0) if rule.anchor == "labelled" else 0
+
+
+def outlasting(minimums: Iterable[Minimum]) -> tuple[Minimum, ...]:
+    """Minimums, sorted; on one clock only those that another does not always outlast."""
+    found = set(minimums)
+    return tuple(sorted(keep for keep in found if not any(_outlasts(other, keep) for other in found)))
+
+
+def _outlasts(first: Minimum, second: Minimum) -> bool:
+    """Whether one minimum is another one, and on the same clock never ends before it."""
+    if first == second or first[0] != second[0] or _start(first) < _start(second):
+        return False
+    if first[1:_PLAIN] == second[1:_PLAIN]:
+        return True
+    one, other = (Duration(months=keep[1], us=keep[2]) for keep in (first, second))
+    return may_exceed(one, other) and not may_exceed(other, one)
+
+
+def _start(keep: Minimum) -> int:
+    return keep[3] if len(keep) > _PLAIN else 0
 
 
 def _derived(rule: Rule) -> tuple[tuple[int, int], ...]:

@@ -131,6 +131,14 @@ class Destruction(Protocol):
         """
         ...
 
+    def newest_withdrawn(self) -> int:
+        """A number that grows whenever any process takes a key away, or condemns it; 0 before the first."""
+        ...
+
+    def withdrawn_after(self, number: int) -> frozenset[bytes] | None:
+        """The scopes that lost a key since that number; None when that is too long ago to say."""
+        ...
+
     def operations_dying(self) -> list[bytes]:
         """The operations whose keys were condemned and not yet deleted."""
         ...
@@ -209,6 +217,21 @@ class KeyStore(Destruction, Holds, Protocol):
 
     def get(self, purpose: str, scope: bytes, epoch: int, owner: bytes) -> KeyRow | None:
         """The row of this place and owner, or None; never one that is dying, or that was destroyed."""
+        ...
+
+    def owns(self, purpose: str, scope: bytes, owner: bytes) -> bool:
+        """Whether an owner has a key in a scope that is neither dying nor destroyed with all of it."""
+        ...
+
+    def rewrite(self) -> bool:
+        """Write the whole table anew, with nothing in it but what is live; whether that was done."""
+        ...
+
+    def drop(self, purpose: str, scope: bytes, epochs: Sequence[int]) -> bool:
+        """Delete keys that others have taken the place of; whether no copy is left in the write-ahead log.
+
+        It leaves no tombstone: nothing was erased. What is dying stays, for the operation that condemned it.
+        """
         ...
 
     def rows(self) -> Iterator[KeyRow]:

@@ -38,6 +38,7 @@ class SessionRow(NamedTuple):
     base_chain: bytes
     retention: bytes
     due_hour: int
+    renewed: bytes
     about: bytes
     mac: bytes
 
@@ -256,6 +257,17 @@ class Records(Protocol):
 
         Raises:
             StorageUnavailable: the disk did not take it.
+        """
+        ...
+
+    def shorten(self) -> None:
+        """Keep what is written ahead short during long work: no writer then waits for all of it at once."""
+        ...
+
+    def rewrite(self) -> bool:
+        """Write the whole database anew, with nothing in it but what is live; whether that was done.
+
+        Writers wait meanwhile: some seconds for the largest that is rewritten.
         """
         ...
 

@@ -12,9 +12,9 @@ class Remains(Protocol):
     """All files of the vault but its ledger, which names on purpose what was erased."""
 
     def found(
-        self, needles: Sequence[bytes], progress: Callable[[int, int], None] | None = None
-    ) -> tuple[int, list[str]]:
-        """How many bytes were looked through, and which files hold one of some byte strings.
+        self, groups: Sequence[Sequence[bytes]], progress: Callable[[int, int], None] | None = None
+    ) -> tuple[int, list[list[str]]]:
+        """How many bytes were looked through, and for each group of byte strings which files hold one of it.
 
         Raises:
             StorageUnavailable: a file cannot be read.

@@ -8,14 +8,16 @@ epoch and version; an epoch key's context also carries the owner, so a skipped o
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from vault.encoding import pack, u64
 from vault.errors import Conflict, Erased, KeyUnavailable, Tampered
+from vault.policy.epochs import event_epoch, key_number, own_number
 from vault.ports.keys import EXTERNAL, WHOLE, KeyRow
 from vault.sealing import hanging
+from vault.sealing.kept import ITEM, KeptKeys
 from vault.sealing.top import TRIES, TopKeys
 from vault.sealing.uses import EpochKeys, TenantKeys, blind_index, epoch_keys, grave_of, owner_index
 from vault.sealing.wraps import KEY_BYTES, derive, unwrap, wrap
@@ -24,14 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from vault.ports.keys import KeyStore
+    from vault.sealing.kept import Place
 
-#: Epoch keys held in memory; an entry is under 1 KiB.
-_CACHE_MAX: Final = 4096
-#: Stands for the epoch in the place of an item's keys, which have none.
-_ITEM: Final = -1
 _SAID: Final = {"epoch": "session", "item": "derived item"}
-#: Tenant, owner, session or item, epoch.
-_Place = tuple[bytes, bytes, bytes, int]
 
 
 class KeyHierarchy(TopKeys):
@@ -44,8 +41,7 @@ class KeyHierarchy(TopKeys):
         super().__init__(vault_id, root, store, reopen)
         self._tenants: dict[str, TenantKeys] = {}
         self._newest: dict[bytes, TenantKeys] = {}  # by id: callers may hold keys from before a barrier
-        self._epochs: OrderedDict[_Place, EpochKeys] = OrderedDict()
-        self._forgotten = 0  # how often something was dropped: what was being opened then is not kept
+        self.kept = KeptKeys(store)
 
     def tenant(self, name: str, *, create: bool) -> TenantKeys | None:
         """A tenant's keys; None when the tenant is not known and ``create`` is false."""
@@ -64,14 +60,28 @@ class KeyHierarchy(TopKeys):
         """A tenant's keys by its pseudonym; only for verification, which has no principal."""
         return self._newest.get(tenant_id) or self._load_tenant(tenant_id, create=False)
 
-    def create_epoch(self, tenant: TenantKeys, owner: bytes, session_id: bytes, epoch: int) -> EpochKeys:
+    def create_epoch(
+        self,
+        tenant: TenantKeys,
+        owner: bytes,
+        session_id: bytes,
+        epoch: int,
+        *,
+        instead_of: int | None = None,
+    ) -> EpochKeys:
         """A fresh epoch key, durable before this returns, so no ciphertext is ever older than its key.
+
+        ``instead_of``: the number of one whose place it takes. What derived items hang under stays the same
+        then, so they neither go nor have to be opened.
 
         Raises:
             Erased: the session, or this epoch of it, was erased.
         """
-        key, seen = os.urandom(KEY_BYTES), self._forgotten
+        hanging_key = b""
+        if instead_of is not None:
+            hanging_key = self.epoch(tenant, owner, session_id, instead_of).wrapping
         place = (tenant.tenant_id, owner, session_id, epoch)
+        key, seen = os.urandom(KEY_BYTES) + hanging_key, self.kept.mark()
         context = self._context("epoch", *place)
 
         def rows(wrapping: bytes) -> list[KeyRow]:
@@ -82,30 +92,38 @@ class KeyHierarchy(TopKeys):
         return self._remember(place, key, seen)
 
     def epoch(
-        self, tenant: TenantKeys, owner: bytes, session_id: bytes, epoch: int, *, create: bool = False
+        self,
+        tenant: TenantKeys,
+        owner: bytes,
+        session_id: bytes,
+        epoch: int,
+        *,
+        create: bool = False,
+        again: bool = False,
     ) -> EpochKeys:
         """The keys of one epoch of a session, for this owner only; with ``create`` made now if it has none.
+
+        ``again``: they were asked for a moment ago, for the same snapshot; it is not looked again whether
+        another process has destroyed them.
 
         Raises:
             Erased: the key was destroyed, or is about to be.
             KeyUnavailable: no key for this session and owner in the key store.
             Tampered: the wrap was changed, or belongs to another session, owner, tenant or vault.
         """
-        place = (tenant.tenant_id, owner, session_id, epoch)
-        with self._lock:
-            if place in self._epochs:
-                self._epochs.move_to_end(place)
-                return self._epochs[place]
-            seen = self._forgotten
+        if not again:
+            self.kept.refresh()
         try:
-            return self._remember(place, self._open_epoch(tenant, place), seen)
+            return self._epoch(tenant, (tenant.tenant_id, owner, session_id, epoch))
         except KeyUnavailable:
             if create:
                 return self.create_epoch(tenant, owner, session_id, epoch)
             raise
 
-    def has_epoch(self, owner: bytes, session_id: bytes, epoch: int) -> bool:
-        """Whether this owner's key for a session exists: it outlives a session row removed by a tamperer."""
+    def has_epoch(self, owner: bytes, session_id: bytes, epoch: int | None = None) -> bool:
+        """Whether this owner's key of an epoch exists, or any: they outlive a row removed by a tamperer."""
+        if epoch is None:
+            return self._store.owns("epoch", session_id, owner)
         return self._store.get("epoch", session_id, epoch, owner) is not None
 
     def is_buried(self, owner: bytes, external: bytes) -> bool:
@@ -132,7 +150,7 @@ class KeyHierarchy(TopKeys):
         hanging.checked(hung, wrappings)
         if None in wrappings:
             raise KeyUnavailable("a source of this derived item has no key any more")
-        key, seen, how = os.urandom(KEY_BYTES), self._forgotten, hung.encode()
+        key, seen, how = os.urandom(KEY_BYTES), self.kept.mark(), hung.encode()
 
         def rows(wrapping: bytes) -> list[KeyRow]:
             made = []
@@ -144,7 +162,7 @@ class KeyHierarchy(TopKeys):
 
         if not self._put(tenant, rows):
             raise Conflict("this derived item has a key already; make it under a new id")
-        return self._remember((tenant.tenant_id, owner, item_id, _ITEM), key, seen)
+        return self._remember((tenant.tenant_id, owner, item_id, ITEM), key, seen)
 
     def item(
         self, tenant: TenantKeys, owner: bytes, item_id: bytes, hung: str, wrappings: Sequence[bytes | None]
@@ -159,20 +177,20 @@ class KeyHierarchy(TopKeys):
         hanging.checked(hung, wrappings)
         if hanging.is_gone(hung, wrappings):  # also when its key is still in memory
             raise KeyUnavailable("what this derived item was made from has no key any more")
-        place = (tenant.tenant_id, owner, item_id, _ITEM)
-        with self._lock:
-            if place in self._epochs:
-                self._epochs.move_to_end(place)
-                return self._epochs[place]
-            seen = self._forgotten
+        place, seen = (tenant.tenant_id, owner, item_id, ITEM), self.kept.mark()
+        known = self.kept.get(place)
+        if known is not None:
+            return known
         parents = hanging.parents(hung, wrappings)
         key = self._opened(tenant, lambda keys: self._open_item(keys, owner, item_id, hung, parents))
         return self._remember(place, key, seen)
 
     def known_item(self, tenant: TenantKeys, owner: bytes, item_id: bytes) -> EpochKeys | None:
-        """The keys of a derived item that were opened before and not dropped since; spares its sources'."""
-        with self._lock:
-            return self._epochs.get((tenant.tenant_id, owner, item_id, _ITEM))
+        """The keys of a derived item that were opened before and not dropped since; spares its sources'.
+
+        Whoever asks for several looks once before (``kept.refresh``) whether others have destroyed some.
+        """
+        return self.kept.get((tenant.tenant_id, owner, item_id, ITEM))
 
     def operation_keys(self, tenant: TenantKeys) -> EpochKeys:
         """The keys that seal and authenticate what the vault notes about a tenant's erasures.
@@ -184,19 +202,14 @@ class KeyHierarchy(TopKeys):
 
     def forget_scope(self, *scopes: bytes) -> None:
         """Drop the keys of some sessions or items from memory, and of all items: they may hang on those."""
-        gone = set(scopes)
-        with self._lock:
-            self._forgotten += 1
-            for place in [place for place in self._epochs if place[2] in gone or place[3] == _ITEM]:
-                del self._epochs[place]
+        self.kept.drop(scopes)
 
     def forget(self) -> None:
         """Drop every key from memory (as far as Python lets anyone: see SECURITY.md)."""
+        self.kept.drop(None)
         with self._lock:
-            self._forgotten += 1
             self._tenants.clear()
             self._newest.clear()
-            self._epochs.clear()
             self._vault_key = None
             self._root = b""
         owner_index.cache_clear()  # its keys hold index keys
@@ -273,7 +286,11 @@ class KeyHierarchy(TopKeys):
                     raise
         raise AssertionError("unreachable: the last try returns or raises")
 
-    def _open_epoch(self, tenant: TenantKeys, place: _Place) -> bytes:
+    def _epoch(self, tenant: TenantKeys, place: Place) -> EpochKeys:
+        seen = self.kept.mark()
+        return self.kept.get(place) or self._remember(place, self._open_epoch(tenant, place), seen)
+
+    def _open_epoch(self, tenant: TenantKeys, place: Place) -> bytes:
         _, owner, session_id, epoch = place
         context = self._context("epoch", *place)
 
@@ -306,35 +323,36 @@ class KeyHierarchy(TopKeys):
                 refused = error  # another of its rows may open: each holds the same key
         raise refused or self._missing("item", item_id, 0)
 
-    def _sibling(self, place: _Place, epoch: int) -> EpochKeys:
+    def _sibling(self, place: Place, epoch: int) -> EpochKeys:
+        """The keys of another event epoch of the same session."""
         tenant = self.tenant_by_id(place[0])
         if tenant is None:
             raise KeyUnavailable("the key store holds no key for this session's tenant")
-        return self.epoch(tenant, place[1], place[2], epoch)
+        # Whoever asks has keys of this session that were looked at a moment ago, for the same page of a log.
+        return self._epoch(tenant, (*place[:3], key_number(own_number(place[3]), epoch)))
 
     def _missing(self, purpose: str, scope: bytes, epoch: int) -> Erased | KeyUnavailable:
         if self._store.is_destroyed(purpose, scope, epoch):
             return Erased()
         return KeyUnavailable(f"the key store holds no key for this {_SAID[purpose]}")
 
-    def _remember(self, place: _Place, key: bytes, seen: int | None = None) -> EpochKeys:
+    def _remember(self, place: Place, key: bytes, seen: int | None = None) -> EpochKeys:
         tenant_id, _, scope, epoch = place
-        if epoch == _ITEM:
+        if epoch == ITEM:
             here = pack(b"session-vault/1/item", self._vault_id, tenant_id, scope)
         else:
             here = pack(b"session-vault/1/payload", self._vault_id, tenant_id, scope, u64(epoch))
-        keys = epoch_keys(key, here)
-        if epoch != _ITEM:
-            keys = replace(keys, epoch=epoch, sibling=lambda other: self._sibling(place, other))
-        with self._lock:
-            if seen is None or seen == self._forgotten:
-                self._epochs[place] = keys
-            if len(self._epochs) > _CACHE_MAX:
-                self._epochs.popitem(last=False)
+        keys = epoch_keys(key[:KEY_BYTES], here)
+        if epoch != ITEM:
+            # A key that took another one's place keeps what derived items hang under.
+            kept = key[KEY_BYTES:] or keys.wrapping
+            sibling = partial(self._sibling, place)
+            keys = replace(keys, epoch=event_epoch(epoch), sibling=sibling, wrapping=kept)
+        self.kept.keep(place, keys, seen)
         return keys
 
 
-def _row(purpose: str, place: _Place, wrapped: bytes) -> KeyRow:
+def _row(purpose: str, place: Place, wrapped: bytes) -> KeyRow:
     tenant_id, owner, scope, epoch = place
     return KeyRow(
         purpose=purpose, scope=scope, epoch=epoch, owner=owner, wrapped=wrapped, tenant_id=tenant_id

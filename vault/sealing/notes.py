@@ -18,10 +18,14 @@ from vault.encoding import pack, u64
 from vault.errors import Tampered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 #: C2SP signed-note: algorithm byte of Ed25519 in the key id and signature.
 _ED25519: Final = b"\x01"
+#: A session holds fewer than 2**31 events.
+_SEQ_BYTES: Final = 4
+#: 64 bits of a hash tell two histories apart.
+EMPTIED_BYTES: Final = _SEQ_BYTES + 8
 
 
 class Head(NamedTuple):
@@ -52,6 +56,48 @@ class Gone(NamedTuple):
     def leaf(self) -> bytes:
         """The tree leaf; two fields, so never that of a head."""
         return hashlib.sha256(b"\x00" + pack(self.id, self.fingerprint)).digest()
+
+
+class Emptied(NamedTuple):
+    """Events of a session that were erased one by one while it lives on, as the ledger records them.
+
+    ``events`` are records of ``EMPTIED_BYTES`` for each: its place in the log, and a hash of its id. Another
+    event that takes the place in another history, after a restore, is not meant.
+    """
+
+    session_id: bytes
+    events: bytes
+
+    def leaf(self) -> bytes:
+        """The tree leaf; three fields, so never that of a head or of something erased."""
+        return hashlib.sha256(b"\x00" + pack(self.session_id, self.events, b"emptied")).digest()
+
+    def records(self) -> Iterator[bytes]:
+        """One record for each event."""
+        for start in range(0, len(self.events), EMPTIED_BYTES):
+            yield self.events[start : start + EMPTIED_BYTES]
+
+
+def emptied_record(session_id: bytes, seq: int, event_id: bytes) -> bytes:
+    """The record of one event: the same whatever is done to its log, as long as it has its place."""
+    name = hashlib.sha256(pack(b"session-vault/1/event", session_id, event_id)).digest()
+    return seq.to_bytes(_SEQ_BYTES) + name[: EMPTIED_BYTES - _SEQ_BYTES]
+
+
+def place_of(record: bytes) -> int:
+    """The place of the event that a record means."""
+    return int.from_bytes(record[:_SEQ_BYTES])
+
+
+def joined(
+    before: Mapping[bytes, bytes], more: Iterable[Emptied], erased: Container[bytes]
+) -> dict[bytes, bytes]:
+    """Which events were erased one by one, by session; not of those that are erased as a whole."""
+    found = {sid: events for sid, events in before.items() if sid not in erased}
+    for one in more:
+        if one.session_id not in erased:
+            found[one.session_id] = found.get(one.session_id, b"") + one.events
+    return found
 
 
 class Edge(NamedTuple):

@@ -134,7 +134,8 @@ def _session_mac(mac_key: bytes, row: SessionRow) -> bytes:
         row.tails,
         row.about,
         *_recovery_fields(row),
-        *((row.retention,) if row.retention else ()),  # a fifth or a first field more: `pack` counts them
+        # One or two fields more, beside none or four: `pack` counts them.
+        *((row.retention, row.renewed) if row.renewed else (row.retention,) if row.retention else ()),
     )
     return hashlib.blake2b(fields, key=mac_key, digest_size=32, person=b"sv1.session").digest()
 

@@ -24,7 +24,8 @@ class EpochKeys:
     """What one epoch key is used for, and the contexts of the kinds of payload sealed under it.
 
     A context is the place (vault, tenant, session, epoch) and the kind: ``payload``, ``meta`` or ``about``.
-    A derived item's keys are of this kind too, and the place names the item.
+    A derived item's keys are of this kind too, and the place names the item. ``epoch`` is the number that
+    events have.
     """
 
     payload: bytes = field(repr=False)

@@ -14,6 +14,7 @@ from vault.errors import (
     Erased,
     Fenced,
     InvalidInput,
+    KeyUnavailable,
     LimitExceeded,
     NotFound,
     SessionEnded,
@@ -28,14 +29,15 @@ from vault.model import (
     uuid7,
 )
 from vault.policy import effects
-from vault.policy.epochs import epoch_of, is_over
+from vault.policy.epochs import epoch_of, is_over, key_number
 from vault.policy.lease import check, decode, encode, refuse_outsider
 from vault.ports.records import EventRow, RunRow, SessionRow
 from vault.sealing import rows
 from vault.sessions.amend import RULES_CHANGED
 from vault.sessions.attempt import prepare_all, transacted
-from vault.sessions.facts import counted, newest_fact
+from vault.sessions.facts import counted, newest_facts
 from vault.sessions.log import (
+    RELABELLED,
     RETRACTED,
     Log,
     Tails,
@@ -64,7 +66,14 @@ if TYPE_CHECKING:
 
 
 _PLAIN = Terms()
+#: How often events are prepared again because the session's keys were replaced.
+_TRIES = 3
+_OWN_FACTS = frozenset({RELABELLED, RETRACTED})
 _GOING = "the session expired or was erased; stop writing"
+
+
+class _Renewed(Exception):
+    """The session's keys were replaced since it was looked up; its argument is the row as it is now."""
 
 
 def append(
@@ -93,8 +102,8 @@ def append(
     """
     if not grant.own and any(new.type == CHECKPOINT for new in events):
         raise InvalidInput("a view's state is no checkpoint of the session; let a run of its owner write it")
-    if terms.retracting is None and any(new.type == RETRACTED for new in events):
-        raise InvalidInput("this fact is written by what it says: use session.retract")
+    if terms.retracting is None and any(new.type in _OWN_FACTS for new in events):
+        raise InvalidInput("this fact is written by what it says: use session.retract, or session.relabel")
     expect_head = terms.expect_head
     if len(events) > BATCH_MAX:
         raise LimitExceeded(f"a batch holds at most {BATCH_MAX} events; split it")
@@ -103,6 +112,20 @@ def append(
     given = [new.event_id for new in events if new.event_id is not None]
     if len(given) != len(set(given)):
         raise InvalidInput("the same event id stands twice in one batch; give each event its own")
+    session = log.renewed.get(session.session_id, session)
+    for _ in range(_TRIES):
+        try:
+            return _append(log, grant, session, events, terms)
+        except _Renewed as found:
+            session = log.renewed[session.session_id] = found.args[0]
+            if any(hasattr(new.raw, "read") for new in events):
+                break  # what was read of a stream cannot be read again
+    raise Conflict("the session was sealed anew at the same moment; append again")
+
+
+def _append(
+    log: Log, grant: Grant, session: SessionRow, events: Sequence[NewEvent], terms: Terms
+) -> list[Event]:
     keys = _keys(log, grant, session, terms)
     prepared = prepare_all(log, grant, session, keys, events)
     work = _Append(log, grant, session, keys, prepared, terms)
@@ -121,6 +144,12 @@ def _keys(log: Log, grant: Grant, session: SessionRow, terms: Terms) -> EpochKey
         if terms.holder is None:
             raise
         raise Fenced(_GOING) from None
+    except KeyUnavailable:
+        with log.records.snapshot() as reader:
+            row = verified_session(log, grant, reader, session.session_id)
+        if row.epoch == session.epoch:
+            raise
+        raise _Renewed(row) from None
 
 
 class _Append:
@@ -150,7 +179,8 @@ class _Append:
         row = seen = transaction.known(session_id) if by_view else None
         if row is not None and terms.expect_head not in {None, row.head_seq}:
             row = None  # a view that is the writer's own is either what is stored, or cannot be moved from
-        if row is None or row.tenant_id != self._grant.tenant.tenant_id or row.owner != self._grant.owner:
+        whose = (self._grant.tenant.tenant_id, self._grant.owner, self._session.epoch)
+        if row is None or (row.tenant_id, row.owner, row.epoch) != whose:
             row = verified_session(self._log, self._grant, transaction, session_id)
         self._refuse_erased()
         try:
@@ -177,8 +207,9 @@ class _Append:
         what it writes too.
         """
         epochs = {one.epoch for one in self._prepared} | {epoch_of(one.new.epoch) for one in self._prepared}
-        for epoch in epochs - {self._session.epoch}:
-            if not self._log.keys.has_epoch(self._session.owner, self._session.session_id, epoch):
+        for epoch in epochs - {0}:
+            number = key_number(self._session.epoch, epoch)
+            if not self._log.keys.has_epoch(self._session.owner, self._session.session_id, number):
                 raise Erased("this epoch of the session was erased; write under another one")
 
     def _place(self, transaction: Transaction, prepared: Prepared) -> BlobRow:
@@ -193,6 +224,8 @@ class _Append:
 
     def _advance(self, transaction: Transaction, row: SessionRow) -> list[Event] | None:
         """Append to the log as ``row`` states it; None when the stored row is another by now."""
+        if row.epoch != self._session.epoch:
+            raise _Renewed(row)
         stored = self._stored(transaction, row)
         if all(event is not None for event in stored):
             return [event for event in stored if event is not None]
@@ -277,18 +310,18 @@ class _Append:
         self, transaction: Transaction, row: SessionRow, stored: Sequence[Event | None]
     ) -> None:
         """Refuse a fact that does not follow from those there are, in this session or a branch of it."""
-        told: dict[bytes, effects.Counted] = {}
+        told: dict[bytes, tuple[effects.Counted, effects.Counted]] = {}
         for prepared, known in zip(self._prepared, stored, strict=True):
             kind, ref = prepared.new.type, prepared.ref
             if known is not None or ref is None or kind not in effects.TYPES:
                 continue
             if ref not in told:
-                fact = newest_fact(self._log, self._grant, transaction, row, ref)
+                newest = newest_facts(self._log, self._grant, transaction, row, ref)
                 mine = self._terms.holder.run if self._terms.holder else ""
-                told[ref] = counted(fact, row, mine, self._log.clock.now_us())
-            effects.check_next(told[ref], kind, prepared.new.caused_by)
+                told[ref] = counted(newest, row, mine, self._log.clock.now_us())
+            effects.check_both(*told[ref], kind, prepared.new.caused_by)
             if kind != effects.RESOLVED:
-                told[ref] = effects.Counted(kind, prepared.new.event_id)
+                told[ref] = (effects.Counted(kind, prepared.new.event_id),) * 2
 
     def _event_row(
         self, row: SessionRow, prepared: Prepared, blob: BlobRow, seq: int, now: int, tails: Tails

@@ -59,7 +59,7 @@ def transacted(
 
     try:
         return log.records.transact(run)
-    except VaultError:
+    except BaseException:
         if refused:
             _discard(log, [one.blob for one in prepared])
         raise

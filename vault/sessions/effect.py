@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
@@ -11,7 +11,8 @@ from vault.encoding import canonical_json
 from vault.errors import Busy, Conflict, EffectFailed, InDoubt, InvalidInput
 from vault.model import NewEvent, check_name, format_id, new_event_id
 from vault.policy.effects import COMMITTED, DECISIONS, FAILED, INTENDED, RESOLVED
-from vault.sessions.stated import find_effect
+from vault.sessions.facts import MaskedConfirmation
+from vault.sessions.stated import find_effect, repeatable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -149,23 +150,28 @@ class Effect:
             resolver: decides about an earlier attempt of which nobody knows whether it happened.
 
         Returns:
-            What ``fn`` returned, now or when the effect was committed: then ``fn`` is not called.
+            What ``fn`` returned, now or when the effect was committed: then ``fn`` is not called. Whoever
+            sees the session in a view that hides some of that gets a ``MaskedConfirmation``.
 
         Raises:
             InDoubt: an earlier attempt is in doubt, and nobody decided.
             EffectFailed: nothing happened; recorded as failed.
             Busy: a run of another branch is carrying it out now.
-            Conflict: a branch was faster; call it again to see what became of it.
+            Conflict: a branch was faster; call it again to see what became of it. Or one that is not shown
+                to whoever asks stands against it.
             InvalidInput: the confirmation is not JSON; the effect is in doubt, ``commit`` it by hand.
         """
         # Without a turn, a thread would take what another one is carrying out for an attempt in doubt.
         with self._turn:
             known, settling = self.state(), []
             if known is not None and known.state == "committed":
+                if known.masked:
+                    return MaskedConfirmation(shown=known.confirmation, fact=known.fact)
                 return known.confirmation
             if known is not None and known.state == "in doubt":
                 resolution = self._decided(known, resolver)
-                settling = resolution_events(known, resolution, self._session_id(), self._resource)
+                whole = self._repeatable(known)
+                settling = resolution_events(whole, resolution, self._session_id(), self._resource)
                 if resolution.decision != "retry":
                     self._write(settling)
                     if resolution.decision == "commit":
@@ -192,7 +198,7 @@ class Effect:
         if not isinstance(resolution, Resolution):
             raise InvalidInput("a resolver returns a Resolution: retry, commit, fail or ask")
         if resolution.decision == "ask":
-            self._ask(known)
+            self._ask(replace(known, kind=self._kind, key=self._key))  # a view hides what this run calls it
             raise InDoubt(effect=known)
         return resolution
 
@@ -207,9 +213,12 @@ class Effect:
         cause, resource, subject = None, self._resource, self._subject
         if known is not None:
             if known.state == "committed":
+                if known.masked:  # whether it is the same would tell what the view hides
+                    raise Conflict("this effect is committed, with a confirmation that is not shown to you")
                 if canonical_json(known.confirmation) != canonical_json(confirmation):
                     raise Conflict("this effect is committed with another confirmation, and stays as it is")
                 return known
+            known = self._repeatable(known)
             # By hand, in a later run perhaps: the intention has said what it changes in the world.
             resource, subject = resource or known.resource, subject or known.subject
             cause, taken = _taken_over(known, self._session_id())
@@ -230,9 +239,14 @@ class Effect:
             Conflict: it was never intended, has failed, or is committed.
         """
         known = self.state()
-        cause, taken = (None, []) if known is None else _taken_over(known, self._session_id())
+        cause, taken = (
+            (None, []) if known is None else _taken_over(self._repeatable(known), self._session_id())
+        )
         self._write([*taken, self._fact(FAILED, {"reason": str(reason)}, cause)])
         return self._told()
+
+    def _repeatable(self, known: EffectState) -> EffectState:
+        return repeatable(*self._look(), known, self._kind, self._key)
 
     def _session_id(self) -> str:
         return format_id("ses", self._look()[2])

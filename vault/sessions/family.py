@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from vault.errors import LimitExceeded, NotFound, RolledBack, Tampered
+from vault.sealing.renewal import renewal_of
 from vault.sessions.log import check_session
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def ancestors(log: Log, grant: Grant, reader: Reader, row: SessionRow) -> Iterat
             yield None
             return
         # Else an older state of it could be put back where neither this process nor the ledger knew better.
-        if (row.base_chain,) != next(reader.scan("chain_at", session_no=base.no, seq=row.base_seq), None):
+        if not _holds(reader, base, row.base_seq, row.base_chain):
             raise Tampered("the event that a session was forked at is not in the one that it was forked from")
         row = base
         yield row
@@ -79,12 +80,19 @@ def ancestors(log: Log, grant: Grant, reader: Reader, row: SessionRow) -> Iterat
     raise LimitExceeded(f"a fork is at most {DEPTH_MAX} deep; export the session and import it as a new one")
 
 
+def _holds(reader: Reader, base: SessionRow, seq: int, chain: bytes) -> bool:
+    """Whether a chain value stands in a verified session's log, or stood there before it was sealed anew."""
+    if (chain,) == next(reader.scan("chain_at", session_no=base.no, seq=seq), None):
+        return True
+    return (seq, chain) in renewal_of(base.renewed).stood
+
+
 def _base(log: Log, grant: Grant, reader: Reader, session_id: bytes, forked_from: bytes) -> SessionRow | None:
     """The session that another one was forked from; None when it is somebody else's and there is no leave."""
     leave = grant.of(session_id)
     stored = reader.session(forked_from, leave.tenant.tenant_id, leave.owner)
     # One of the same owner of whom the key is there, and the row is not, was removed: that is told below.
-    if stored is not None or log.keys.has_epoch(leave.owner, forked_from, 0):
+    if stored is not None or log.keys.has_epoch(leave.owner, forked_from):
         grant.same(forked_from, session_id)
         # By its time alone nothing goes that a fork of the same owner shares.
         return _checked(log, leave, reader, forked_from, stored, expired_too=True)

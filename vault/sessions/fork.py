@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from vault.errors import InvalidInput, LimitExceeded
+from vault.errors import Conflict, InvalidInput, LimitExceeded
 from vault.model import LEVELS, format_id
 from vault.policy.effects import COMMITTED
 from vault.ports.records import EventsQuery
@@ -66,14 +66,17 @@ def base_of(log: Log, grant: Grant, session_id: bytes, at: str | None) -> Base:
 
 
 def check_still_there(log: Log, base: Base, transaction: Transaction) -> None:
-    """Make sure, where the fork is stored, that what it goes on from was not erased since it was looked at.
+    """Make sure, where the fork is stored, that what it goes on from is what was looked at.
 
     Raises:
-        NotFound: it was, or is being.
+        NotFound: it was erased, or is being.
+        Conflict: it was sealed anew.
     """
     place = (base.session_id, base.leave.tenant.tenant_id, base.leave.owner)
     row = transaction.session(*place)
-    check_session(log, base.leave, transaction, base.session_id, row, None, expired_too=True)
+    row = check_session(log, base.leave, transaction, base.session_id, row, None, expired_too=True)
+    if (base.chain,) != next(transaction.scan("chain_at", session_no=row.no, seq=base.seq), None):
+        raise Conflict("the session was sealed anew at the same moment; fork it again")
 
 
 def _check_whole(grant: Grant, found: View) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +12,7 @@ from vault.errors import Erased, LimitExceeded, NotFound
 from vault.ports.records import EventsQuery
 from vault.redaction.masking import NO_JSON, TOO_DEEP, parsed
 from vault.sessions.family import family
-from vault.sessions.log import NOTHING_RETRACTED, STREAM, decode_tails, opened_event
+from vault.sessions.log import NOTHING_RETRACTED, RETRACTED, STREAM, decode_tails, opened_event
 from vault.sessions.read import retracted_of, rows_of, verified_view
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from vault.model import Event
     from vault.ports.records import SessionRow
     from vault.redaction.vocabulary_terms import Term
+    from vault.sealing.kept import Withdrawn
     from vault.sessions.log import Log
 
     Find = Callable[[str], Any]
@@ -44,6 +45,17 @@ class _Known:
     flooded: bool = False
     find: Find | None = None
 
+    def takes(self, gone: Withdrawn) -> bool:
+        """Whether some of it was learnt from a session that lost a key."""
+        return any(session_id in gone for session_id in self.through)
+
+    def unlearn(self) -> None:
+        """Begin anew: some of what it was learnt from was erased, and nobody knows which words that was."""
+        self.through.clear()
+        self.counts.clear()
+        self.terms.clear()
+        self.flooded, self.find = False, None
+
 
 class Words:
     """Finds in texts what the events of a session name in their fields, besides what detectors find."""
@@ -53,6 +65,23 @@ class Words:
         self._log, self._added = log, added
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._lock = threading.RLock()
+        self._gone: deque[Withdrawn] = deque()
+
+    def forget(self, gone: Withdrawn) -> None:
+        """Drop what was learnt of sessions and their branches; waits for nobody."""
+        self._gone.append(gone)
+        self._settle()
+
+    def _settle(self) -> None:
+        # Whoever has the lock does it when he lets it go, so that it need not be waited for.
+        while self._gone and self._lock.acquire(blocking=False):
+            try:
+                gone = [self._gone.popleft() for _ in range(len(self._gone))]
+                for session_id, known in list(self._known.items()):
+                    if any(map(known.takes, gone)):
+                        del self._known[session_id]  # who is learning from it now goes on with his own
+            finally:
+                self._lock.release()
 
     def finder(self, grant: Grant, session_id: bytes) -> Find:
         """What finds personal data in texts of this session; when it names too much, whatever is asked fails.
@@ -60,18 +89,23 @@ class Words:
         Raises:
             As ``verified_view``.
         """
-        log = self._log()
-        with self._lock:
-            known = self._known.setdefault(session_id, _Known())
-            self._known.move_to_end(session_id)
-            if len(self._known) > _SESSIONS_MAX:
-                self._known.popitem(last=False)
-            # Each time, not once in a while: another process may have appended what names people just now.
-            _learn(log, grant, session_id, known)
-            if known.find is None:
-                find = _too_many if known.flooded else _detector(known.terms)
-                known.find = self._added(find) if self._added else find
-            return known.find
+        try:
+            with self._lock:
+                return self._learnt(grant, session_id).find or _too_many
+        finally:
+            self._settle()
+
+    def _learnt(self, grant: Grant, session_id: bytes) -> _Known:
+        known = self._known.setdefault(session_id, _Known())
+        self._known.move_to_end(session_id)
+        if len(self._known) > _SESSIONS_MAX:
+            self._known.popitem(last=False)
+        # Each time, not once in a while: another process may have appended what names people just now.
+        _learn(self._log(), grant, session_id, known)
+        if known.find is None:
+            find = _too_many if known.flooded else _detector(known.terms)
+            known.find = self._added(find) if self._added else find
+        return known
 
     def terms(self, grant: Grant, session_id: bytes) -> list[tuple[str, str]]:
         """Kinds and values that a session names.
@@ -79,10 +113,11 @@ class Words:
         Raises:
             As ``verified_view``.
         """
-        self.finder(grant, session_id)
-        with self._lock:
-            known = self._known.get(session_id)
-            return [(term.kind, term.text) for term in known.terms] if known else []
+        try:
+            with self._lock:
+                return [(term.kind, term.text) for term in self._learnt(grant, session_id).terms]
+        finally:
+            self._settle()
 
 
 def _learn(log: Log, grant: Grant, session_id: bytes, known: _Known) -> None:
@@ -96,10 +131,19 @@ def _learn(log: Log, grant: Grant, session_id: bytes, known: _Known) -> None:
             rows = family(log, grant, found.reader, found.row, whole=False)
         except LimitExceeded:
             known.flooded, known.find = True, None
-    for row in rows:
-        if row.head_seq > known.through.get(row.session_id, 0):
+    new = [row for row in rows if row.head_seq > known.through.get(row.session_id, 0)]
+    if any(_retracted(row) > known.counts.get(row.session_id, {}).get(RETRACTED, 0) for row in new):
+        known.unlearn()
+        new = rows
+    for row in new:
+        if row.head_seq > known.through.setdefault(row.session_id, 0):
             with contextlib.suppress(NotFound, Erased):  # erased meanwhile
                 _learn_from(log, grant, row.session_id, known)
+
+
+def _retracted(row: SessionRow) -> int:
+    """How many facts of a session say that something of it was erased."""
+    return decode_tails(row.tails).types.get(RETRACTED, 0)
 
 
 def _learn_from(log: Log, grant: Grant, session_id: bytes, known: _Known) -> None:

@@ -31,7 +31,7 @@ from vault.sealing.payload import Sealing, unseal, unseal_stream
 from vault.sessions.readings import noted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from vault.access.door import Grant
     from vault.clock import Clock
@@ -49,6 +49,8 @@ RAW: Final = 1
 STREAM: Final = 2
 #: The type of the fact that says which events were erased; only ``Session.retract`` writes it.
 RETRACTED: Final = "event.retracted"
+#: The type of the fact that says which labels a session got and lost; only ``Session.relabel`` writes it.
+RELABELLED: Final = "session.relabelled"
 
 
 _TRIGGER: Final = Trigger()
@@ -117,6 +119,15 @@ def _no_retraction(*_: Any) -> list[Event]:
     raise InvalidInput("events are erased through an open vault")
 
 
+#: Gives labels to a session that lives on and takes some away; all that it has then.
+Relabel = Callable[["Grant", "SessionRow", "Mapping[str, str]", "Collection[str]"], dict[str, str]]
+
+
+def _no_relabelling(*_: Any) -> dict[str, str]:
+    """Of a log that only reads."""
+    raise InvalidInput("sessions are labelled through an open vault")
+
+
 NOTHING_RETRACTED: Final = Retracted()
 
 
@@ -138,7 +149,9 @@ class Log:
     levels: Levels = _LEVELS  # the highest that events of a type are stored at
     event_hour: EventHour = _with_its_session  # when what is written now expires by itself
     retract: Retract = _no_retraction
+    relabel: Relabel = _no_relabelling
     retracted: dict[bytes, Retracted] = field(default_factory=dict)  # by session, as far as it was read
+    renewed: dict[bytes, SessionRow] = field(default_factory=dict)  # sessions whose keys were replaced
 
 
 class Tails(NamedTuple):
@@ -190,14 +203,14 @@ def due_hour(row: SessionRow) -> int:
     return due_us(decode_terms(row.retention), times) // 3_600_000_000
 
 
-def epoch_keys(log: Log, grant: Grant, session_id: bytes, epoch: int) -> EpochKeys:
-    """The keys of one epoch of a session that the grant gives leave for.
+def epoch_keys(log: Log, grant: Grant, session_id: bytes, epoch: int, *, again: bool = False) -> EpochKeys:
+    """The keys of one epoch of a session that the grant gives leave for; ``again`` as in ``KeyHierarchy``.
 
     Raises:
         NotFound: they were destroyed with it.
     """
     try:
-        return log.keys.epoch(grant.tenant, grant.of(session_id).owner, session_id, epoch)
+        return log.keys.epoch(grant.tenant, grant.of(session_id).owner, session_id, epoch, again=again)
     except Erased:
         raise NotFound("there is no such session") from None
 
@@ -233,7 +246,7 @@ def check_session(
     """
     if row is None:
         # The same key lookup for an absent and for another's session: neither has a key under this owner.
-        if log.keys.has_epoch(grant.owner, session_id, 0):
+        if log.keys.has_epoch(grant.owner, session_id):
             raise Tampered("a session was removed from the database without being erased")
         raise NotFound("there is no such session")
     if row.session_id != session_id or row.tenant_id != grant.tenant.tenant_id or row.owner != grant.owner:

@@ -23,12 +23,12 @@ from vault.model import (
     run_bytes,
 )
 from vault.policy import effects
-from vault.policy.epochs import EPOCH_MAX, epoch_of
+from vault.policy.epochs import EPOCH_MAX, epoch_of, key_number
 from vault.policy.recovery import state_hash
 from vault.ports.records import BlobRow
 from vault.sealing import rows
 from vault.sealing.payload import content_hash, seal, seal_stream
-from vault.sessions.log import JSON, RAW, RETRACTED, STREAM, Log, open_about
+from vault.sessions.log import JSON, RAW, RELABELLED, RETRACTED, STREAM, Log, open_about
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 CHECKPOINT: Final = "checkpoint.created"
 VALID_US_END: Final = 2**53  # how long an observation can hold: JSON readers hold smaller numbers exactly
 _MICROSECOND: Final = timedelta(microseconds=1)
-_THE_VAULTS: Final = frozenset({CHECKPOINT, RETRACTED})
+_THE_VAULTS: Final = frozenset({CHECKPOINT, RELABELLED, RETRACTED})
 #: Sealed payloads up to here stand in the database; larger ones in the blob area.
 INLINE_BYTES_MAX: Final = 64 * 1024
 #: Shorter payloads stand beside their event and are stored again when repeated: finding the repeat would cost
@@ -101,12 +101,12 @@ def prepare(
         new = replace(new, level=level)
     meta = _checked_meta(new)
     ref, tags = _found_by(grant.tenant, new)
-    with_keys = _Keys(keys, _under(log, grant, session, keys, new))
+    with_keys = UnderKeys(keys, _under(log, grant, session, keys, new))
     body, stream = _body(new)
     if stream is not None:
-        blob = _streamed_blob(log, session, with_keys, stream, fresh)
+        blob = streamed_blob(log, session, with_keys, stream, fresh)
     else:
-        blob = _sealed_blob(log, session, with_keys, body, fresh)
+        blob = sealed_blob(log, session, with_keys, body, fresh)
     return Prepared(
         new=new,
         asked_level=asked,
@@ -134,7 +134,12 @@ def _under(log: Log, grant: Grant, session: SessionRow, keys: EpochKeys, new: Ne
     if not is_the_vaults(new.type):
 
         def labels() -> Mapping[str, str]:
-            found: Mapping[str, str] = open_about(keys, session).get("labels", {})
+            with log.records.snapshot() as reader:
+                row = reader.session(session.session_id, session.tenant_id, session.owner)
+            if row is None or row.epoch != session.epoch:
+                row = session  # gone, or sealed anew: the append itself finds out
+            rows.check(rows.session_mac(keys.mac, row), row.mac, "a session's row")
+            found: Mapping[str, str] = open_about(keys, row).get("labels", {})
             return found
 
         hour = log.event_hour(grant, labels, new.type, new.level, log.clock.now_us())
@@ -144,8 +149,10 @@ def _under(log: Log, grant: Grant, session: SessionRow, keys: EpochKeys, new: Ne
     place = grant.tenant, session.owner, session.session_id
     if new.epoch:
         # There for every event of its generation: once its key is destroyed nothing more is written under it.
-        keys = log.keys.epoch(*place, epoch_of(new.epoch), create=True)
-    return log.keys.epoch(*place, epoch_of(new.epoch, hour), create=True) if hour else keys
+        keys = log.keys.epoch(*place, key_number(session.epoch, epoch_of(new.epoch)), create=True)
+    if not hour:
+        return keys
+    return log.keys.epoch(*place, key_number(session.epoch, epoch_of(new.epoch, hour)), create=True)
 
 
 def _sealed_meta(log: Log, under: EpochKeys, meta: dict[str, Any]) -> bytes | None:
@@ -288,16 +295,17 @@ def _checked_validity(new: NewEvent) -> int:
     return valid_us
 
 
-class _Keys(NamedTuple):
+class UnderKeys(NamedTuple):
     """The keys that authenticate a session's rows, and those that one payload is sealed under."""
 
     rows: EpochKeys
     under: EpochKeys
 
 
-def _sealed_blob(
-    log: Log, session: SessionRow, keys: _Keys, body: bytes, fresh: dict[bytes, BlobRow]
+def sealed_blob(
+    log: Log, session: SessionRow, keys: UnderKeys, body: bytes, fresh: dict[bytes, BlobRow]
 ) -> BlobRow:
+    """A payload that is held whole, sealed; a repeat is the blob that holds it already."""
     content_id, under = b"", keys.under
     if len(body) >= REPEAT_BYTES_MIN:
         hasher = content_hash(under.content)
@@ -327,9 +335,10 @@ def _sealed_blob(
     return fresh[content_id]
 
 
-def _streamed_blob(
-    log: Log, session: SessionRow, keys: _Keys, source: BinaryIO, fresh: dict[bytes, BlobRow]
+def streamed_blob(
+    log: Log, session: SessionRow, keys: UnderKeys, source: BinaryIO, fresh: dict[bytes, BlobRow]
 ) -> BlobRow:
+    """A payload that is read piece by piece, sealed into the blob area; a repeat as ``sealed_blob``."""
     under = keys.under
     with log.blobs.upload() as upload:
         sealed = seal_stream(
@@ -358,7 +367,7 @@ def _streamed_blob(
         return blob
 
 
-def _repeat(log: Log, session: SessionRow, keys: _Keys, content_id: bytes) -> BlobRow | None:
+def _repeat(log: Log, session: SessionRow, keys: UnderKeys, content_id: bytes) -> BlobRow | None:
     with log.records.snapshot() as reader:
         return repeat_of(reader, session, keys.rows, keys.under.epoch, content_id)
 

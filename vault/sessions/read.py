@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from vault.errors import NotFound, Tampered
+from vault.clock import monotonic_seconds
+from vault.errors import KeyUnavailable, NotFound, Tampered
 from vault.ports.records import EventsQuery
 from vault.sealing import rows
 from vault.sessions.family import GONE, ancestors
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 #: Rows per snapshot while iterating: short enough to hold back nobody, few enough to hold in memory.
 _PAGE: Final = 200
 _STEP: Final = 4
+#: How long a page's rows are opened without another look: whoever reads slowly holds them for hours.
+_LOOK_SECONDS: Final = 1.0
 #: Sessions of which it is remembered what was erased of them.
 _RETRACTED_MAX: Final = 4096
 
@@ -88,9 +91,17 @@ def verified_view(log: Log, grant: Grant, session_id: bytes) -> Iterator[View]:
     Raises:
         As ``view``.
     """
-    expected = log.witness.expected(session_id)  # before the snapshot: later commits are not in it
-    with log.records.snapshot() as reader:
-        yield view(log, grant, session_id, reader, expected)
+    for last in (False, True):
+        expected = log.witness.expected(session_id)  # before the snapshot: later commits are not in it
+        with log.records.snapshot() as reader:
+            try:
+                found = view(log, grant, session_id, reader, expected)
+            except KeyUnavailable:
+                if last:
+                    raise
+                continue  # its keys may have been replaced between the two looks
+            yield found
+            return
 
 
 def view(log: Log, grant: Grant, session_id: bytes, reader: Reader, expected: Head | None) -> View:
@@ -116,7 +127,7 @@ def view(log: Log, grant: Grant, session_id: bytes, reader: Reader, expected: He
         keys = epoch_keys(log, grant, base.session_id, base.epoch)
         older.append(View(reader=reader, row=base, keys=keys, until=until))
         until = min(until, base.base_seq + 1)
-    keys = epoch_keys(log, grant, session_id, row.epoch)
+    keys = epoch_keys(log, grant, session_id, row.epoch, again=True)
     return View(reader=reader, row=row, keys=keys, until=row.head_seq + 1, older=tuple(older), gone=gone)
 
 
@@ -274,7 +285,8 @@ def retracted_of(log: Log, found: View) -> Retracted:
     session_id, count = found.row.session_id, decode_tails(found.row.tails).types.get(RETRACTED, 0)
     if not count:
         return NOTHING_RETRACTED
-    known = log.retracted.get(session_id, NOTHING_RETRACTED)
+    kept = session_id + found.row.renewed  # a log that was sealed anew may have taken over facts of another
+    known = log.retracted.get(kept, NOTHING_RETRACTED)
     if known.facts == count:
         return known
     # An older snapshot than another thread's is read from the beginning, and not kept.
@@ -289,7 +301,7 @@ def retracted_of(log: Log, found: View) -> Retracted:
     if not newer:
         if len(log.retracted) >= _RETRACTED_MAX:
             log.retracted.clear()
-        log.retracted[session_id] = known
+        log.retracted[kept] = known
     return known
 
 
@@ -319,6 +331,41 @@ def _check_chain(found: View, stored: list[EventRow], headers: list[bytes]) -> N
         raise Tampered("an event is not followed by the one that was: it is of another history")
 
 
+def _decoded(log: Log, grant: Grant, found: View, row: EventRow, gone: Retracted) -> Event:
+    """The event of a row of a page; read again where the log was sealed anew, or erased, since the page was.
+
+    Raises:
+        As ``decode_event``; NotFound: the session was erased.
+    """
+    session_id = found.row.session_id
+    try:
+        return decode_event(log, grant, found.keys, session_id, row, gone)
+    except (KeyUnavailable, Tampered):
+        with verified_view(log, grant, session_id) as now:
+            if now.row.renewed == found.row.renewed:
+                raise
+            (row,) = rows_of(now, EventsQuery(now.row.no, row.seq - 1, row.seq + 1, 1))
+            gone = retracted_of(log, now)
+        return decode_event(log, grant, now.keys, session_id, row, gone)
+
+
+def _opened_page(
+    log: Log, grant: Grant, found: View, stored: list[EventRow], gone: Retracted
+) -> Iterator[Event]:
+    """The events of a page's rows, one when it is asked for; what was erased meanwhile is not opened.
+
+    Raises:
+        As ``_decoded``.
+    """
+    looked = monotonic_seconds()
+    for row in stored:
+        if monotonic_seconds() - looked > _LOOK_SECONDS:
+            with verified_view(log, grant, found.row.session_id) as now:
+                gone = retracted_of(log, now)
+            looked = monotonic_seconds()
+        yield _decoded(log, grant, found, row, gone)
+
+
 def _stream(log: Log, grant: Grant, session_id: bytes, part: Part, name: str | None) -> Iterator[Event]:
     low, high, left = part.low, part.high, part.limit
     mixed = name is not None and part.run_id is not None  # a type's events of other runs are passed over
@@ -332,9 +379,12 @@ def _stream(log: Log, grant: Grant, session_id: bytes, part: Part, name: str | N
             query = EventsQuery(found.row.no, low, end, page, name, run_id, part.newest_first)
             stored = rows_of(found, query) if end - low > 1 else []
             gone = retracted_of(log, found) if any(row.epoch for row in stored) else NOTHING_RETRACTED
-        for row in stored:
-            if not (mixed and row.run_id != part.run_id) and not (part.outside_runs and row.run_id):
-                yield decode_event(log, grant, found.keys, session_id, row, gone)
+        wanted = [
+            row
+            for row in stored
+            if not (mixed and row.run_id != part.run_id) and not (part.outside_runs and row.run_id)
+        ]
+        yield from _opened_page(log, grant, found, wanted, gone)
         if left is not None and not mixed:
             left -= len(stored)
         if len(stored) < page or left == 0:

@@ -58,8 +58,15 @@ class Seams:
     def __init__(self) -> None:
         """Begin without anything kept."""
         self._kept: OrderedDict[bytes, tuple[int, dict[str, _Ends]]] = OrderedDict()
-        self._size = 0
+        self._size, self._drops = 0, 0
         self._lock = threading.Lock()
+
+    def forget(self) -> None:
+        """Drop what is kept: texts of whatever sessions."""
+        with self._lock:
+            self._kept.clear()
+            self._size = 0
+            self._drops += 1
 
     def closed(
         self, log: Log, grant: Grant, session_id: bytes, event: Event, find: Find, level: str, rule: Place
@@ -110,7 +117,7 @@ class Seams:
             if row.content == STREAM or row.size > PAYLOAD_BYTES_MAX:
                 continue
             # The row is verified each time, and its MAC is of all that it says: the payload is the same.
-            ends = self._recalled(row.mac)
+            ends, drops = self._recalled(row.mac), self._drops
             if ends is None:
                 gone = retracted_of(log, strand) if row.epoch else NOTHING_RETRACTED
                 event = opened_event(log, strand.keys, strand.row.session_id, row, gone)
@@ -118,7 +125,7 @@ class Seams:
                     place: _ends(found, parts=len(found) == 1 or _are_parts(row.type, place))
                     for place, found in _texts(content_of(event), rule).items()
                 }
-                self._keep(row.mac, ends)
+                self._keep(row.mac, ends, drops)
             yield ends
 
     def _recalled(self, mac: bytes) -> dict[str, _Ends] | None:
@@ -129,10 +136,10 @@ class Seams:
             self._kept.move_to_end(mac)
             return found[1]
 
-    def _keep(self, mac: bytes, ends: dict[str, _Ends]) -> None:
+    def _keep(self, mac: bytes, ends: dict[str, _Ends], drops: int) -> None:
         size = 64 + sum(len(place) + sum(map(len, end[:4])) for place, end in ends.items())
         with self._lock:
-            if mac not in self._kept:
+            if mac not in self._kept and drops == self._drops:
                 self._kept[mac] = size, ends
                 self._size += size
             while self._size > _KEPT_CHARACTERS:

@@ -333,6 +333,7 @@ class Sessions:
             base_chain=base.chain if base else b"",
             retention=self._log.retention(grant, "session", about.get("labels", {})),
             due_hour=0,
+            renewed=b"",
             about=seal(keys.payload, keys.context(b"about"), canonical_json(about), self._log.sealing),
             mac=b"",
         )

@@ -17,12 +17,12 @@ from vault.sessions.effect import Resolution, resolution_events
 from vault.sessions.reader import SessionReader
 from vault.sessions.readings import Readings, attached, is_attached
 from vault.sessions.run import Run, begin
-from vault.sessions.stated import find_effect
+from vault.sessions.stated import find_effect, repeatable
 from vault.sessions.terms import Terms
 from vault.sessions.written import About, new_event
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from vault.model import Event
     from vault.policy.lease import Lease
@@ -173,11 +173,13 @@ class Session(SessionReader):
             Conflict: the effect is not in doubt, or was never intended.
             Busy: a run is active, here or in the branch that intended it.
         """
-        known = find_effect(self._log, self._authorise("read"), self._id, kind, key)
+        grant = self._authorise("read")
+        known = find_effect(self._log, grant, self._id, kind, key)
         if known is None:
             raise Conflict("there is no such effect to resolve: it was never intended")
         if resolution.decision == "ask":
             raise InvalidInput("to settle an effect, decide: retry, commit or fail")
+        known = repeatable(self._log, grant, self._id, known, kind, key)
         self._append(resolution_events(known, resolution, self.id), Terms())
         settled = find_effect(self._log, self._authorise("read"), self._id, kind, key)
         assert settled is not None  # noqa: S101 - it was written just now
@@ -226,13 +228,36 @@ class Session(SessionReader):
     def retract_epoch(self, epoch: int, *, also: Iterable[NewEvent] = ()) -> list[Event]:
         """As ``retract``, for all that was written under an epoch; its key is destroyed as well.
 
-        Nothing can be written under that number again.
+        Nothing can be written under that number again. What was derived from these events, by their ids, goes
+        first, in an erasure with a receipt; what goes by ``recompute`` is asked for again.
 
         Raises:
             InvalidInput: the session's own epoch, 0, goes only with the session.
+            Conflict: a hold or a minimum keeps something that was derived from these events.
             As ``retract``.
         """
         return self._retract([], [epoch], also)
+
+    def relabel(self, labels: Mapping[str, str], *, remove: Collection[str] = ()) -> dict[str, str]:
+        """Give the session labels while it lives on, and take some away; the log says so in a fact.
+
+        What is counted from a label starts with it, and the policy in force binds the session anew if a rule
+        tells its labels apart; no minimum ends earlier by that. An ended session can be labelled too.
+
+        Args:
+            labels: names and values; a name that is there gets the new value.
+            remove: names to take away; one that is not there is passed over.
+
+        Returns:
+            All labels that it has then. Where nothing changes, nothing is written.
+
+        Raises:
+            InvalidInput: a name or value cannot be stored, or there would be more than 32.
+            Conflict: a hold names a label that would go.
+            NotFound: there is no such session for this principal any more, or it is somebody else's.
+        """
+        # Not for whoever may append: what finds and binds it is for its owner to say.
+        return self._log.relabel(self._authorise("label"), self._row, labels, remove)
 
     def end(self) -> None:
         """End the session: it stays readable and takes no more events. Ending it twice is harmless.

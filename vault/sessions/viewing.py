@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from vault.access.door import Grant
     from vault.policy.places import Rules
+    from vault.sealing.kept import Withdrawn
     from vault.sessions.log import Log
 
     Find = Callable[[str], Any]
@@ -52,7 +53,7 @@ class Viewer:
         self._made, self._log, self._epoch = rules, log, pseudonym_epoch
         self._rules: Rules | None = None
         self._words, self._seams = Words(log, added), Seams()
-        self._lock = threading.Lock()
+        self._lock, self._watches = threading.Lock(), False
 
     def __call__(self, grant: Grant, session_id: bytes, event: Event) -> Event:
         """The event as a grant's level shows it; never above the level it was stored at."""
@@ -61,6 +62,7 @@ class Viewer:
         with self._lock:
             rules = self._rules = self._rules or self._made()
         names = self.pseudonyms(grant)
+        self._watch()
         learning = grant.masking()
         find = self._words.finder(learning, session_id)
         level = min(grant.level, event.level) if event.level in LEVELS else "L0"
@@ -87,4 +89,16 @@ class Viewer:
 
     def candidates(self, grant: Grant, session_id: bytes) -> list[tuple[str, str]]:
         """Kinds and values that a session names in its records, to find one behind a pseudonym."""
+        self._watch()
         return self._words.terms(grant.masking(), session_id)
+
+    def _watch(self) -> None:
+        with self._lock:
+            watches, self._watches = self._watches, True
+        if not watches:
+            self._log().keys.kept.watch(self._withdrawn)
+
+    def _withdrawn(self, gone: Withdrawn) -> None:
+        """Drop what is held of sessions that lost a key: by whatever process, so its text must not stay."""
+        self._words.forget(gone)
+        self._seams.forget()

@@ -16,7 +16,7 @@ from vault.sessions.log import open_about
 from vault.sessions.read import Part, read, shared_of, verified_view
 from vault.sessions.recover import recover_through
 from vault.sessions.run import begin
-from vault.sessions.stated import find_effect
+from vault.sessions.stated import find_effect, in_doubt_by_view
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,8 @@ class Woken:
 
     ``recovered`` is the state before this run began; ``pending_tools`` are calls that were requested and
     neither returned nor failed; ``in_doubt`` effects that were intended and of which nobody knows whether
-    they happened; ``standing`` says where and why it stopped; ``gap`` how the world moved on; ``drift`` how
+    they happened, and ``in_doubt_hidden`` how many more there are, of which a view does not show all;
+    ``standing`` says where and why it stopped; ``gap`` how the world moved on; ``drift`` how
     the agent's configuration differs from the pinned one, and ``choice`` which of the two counts; ``note``
     is a text to put into the model's context, empty when there is nothing to say.
     """
@@ -57,6 +58,7 @@ class Woken:
     drift: Drift = field(repr=False)
     choice: Choice = field(repr=False)
     note: str = field(repr=False)
+    in_doubt_hidden: int = 0
 
     @property
     def state(self) -> Any:
@@ -132,9 +134,7 @@ def _woken(
         state = recover_through(log, grant, session_id, DEFAULT, through).state
     stands = standing(state, lease_live=False, shared_through=row.base_seq)
     pending = tuple({"id": event_id, **call} for event_id, call in state["tools"]["pending"].items())
-    intended = [(effect["kind"], effect["key"]) for effect in state["effects"]["open"].values()]
-    known = [find_effect(log, grant, session_id, *subject) for subject in intended]
-    in_doubt = tuple(effect for effect in known if effect is not None and effect.state == "in doubt")
+    in_doubt, hidden = _in_doubt(log, grant, session_id, state)
     gap = gap_of(log, grant, session_id, state)
     tools = [str(call["tool"]) for call in pending]
     gone = [
@@ -144,7 +144,10 @@ def _woken(
         gap,
         standing=None if stands.kind in _USUAL else stands.sentence,
         pending_tools=tools,
-        in_doubt=[f"{effect.kind} {effect.key}" for effect in in_doubt],
+        in_doubt=[
+            *(f"{effect.kind} {effect.key}" for effect in in_doubt),
+            *([f"{hidden:,} of which this view does not tell"] if hidden else []),
+        ],
         drift=[*(found.lines if found.changed else ()), *gone],
     )
     return Woken(
@@ -152,12 +155,25 @@ def _woken(
         recovered=recovered,
         pending_tools=pending,
         in_doubt=in_doubt,
+        in_doubt_hidden=hidden,
         standing=stands,
         gap=gap,
         drift=found,
         choice=choice,
         note=text,
     )
+
+
+def _in_doubt(
+    log: Log, grant: Grant, session_id: bytes, state: Mapping[str, Any]
+) -> tuple[tuple[EffectState, ...], int]:
+    """The effects in doubt, and how many more there are that a view does not show whole."""
+    by_view = in_doubt_by_view(log, grant, session_id)
+    if by_view is not None:
+        return tuple(by_view[0]), by_view[1]
+    intended = [(effect["kind"], effect["key"]) for effect in state["effects"]["open"].values()]
+    known = [find_effect(log, grant, session_id, *subject) for subject in intended]
+    return tuple(effect for effect in known if effect is not None and effect.state == "in doubt"), 0
 
 
 def _drift(

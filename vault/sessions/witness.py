@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from vault.errors import RolledBack, Tampered
 from vault.sealing import rows
 from vault.sealing.notes import Head
+from vault.sealing.renewal import renewal_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -61,6 +62,8 @@ class Witness:
                 raise RolledBack(
                     "a session is older than it was when last seen: its newest events were removed"
                 )
+            if expected.version < renewal_of(row.renewed).version:
+                return  # seen before it was sealed anew: nothing of it has the chain value that it had
             known = expected.seq > row.base_seq  # else it was seen before its own first event
             before = head.chain if head.seq == expected.seq else chain_at(expected.seq) if known else None
             if (before is not None and before != expected.chain) or (before is None and known):

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from vault.errors import StorageUnavailable, Tampered
 from vault.storage.files import make_private, refuse, sync_directory
-from vault.storage.sqlite import translated
 from vault.storage.statements import STATEMENTS
+from vault.storage.wording import translated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

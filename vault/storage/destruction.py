@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Tombstones that are read at once: about 300 KB, and a read transaction of a few milliseconds.
 _PAGE: Final = 1000
+#: Keys that one transaction deletes: some 10 ms.
+_DELETED_MAX: Final = 400
 _ADD_TOMBSTONE: Final = ordered(STATEMENTS["add_tombstone"], Tombstone._fields)
 
 
@@ -67,12 +69,29 @@ class SqlDestruction:
 
     def destroy(self, operation: bytes) -> Destroyed:
         """Delete what an operation condemned, then empty the write-ahead log."""
+        some = {"operation": operation, "limit": _DELETED_MAX}
 
         def work(connection: sqlite3.Connection) -> int:
-            return connection.execute(STATEMENTS["delete_dying_keys"], {"operation": operation}).rowcount
+            return connection.execute(STATEMENTS["delete_dying_keys"], some).rowcount
 
-        keys: int = self._database.write(work)
+        keys = gone = self._database.write(work)
+        while gone == _DELETED_MAX:  # writers of the log wait for the same lock
+            gone = self._database.write(work)
+            keys += gone
         return Destroyed(keys=keys, truncated=self._database.truncate())
+
+    def newest_withdrawn(self) -> int:
+        """The number of what lost a key last."""
+        (number,) = self._database.glance(STATEMENTS["newest_withdrawn"])
+        return number or 0
+
+    def withdrawn_after(self, number: int) -> frozenset[bytes] | None:
+        """The scopes that lost a key since; None when some of them are not listed any more."""
+        with self._database.snapshot() as connection:
+            rows = connection.execute(STATEMENTS["withdrawn_after"], {"number": number}).fetchall()
+        if not rows or rows[0][0] != number + 1:
+            return None
+        return frozenset(whole(scope) for _, scope in rows)
 
     def operations_dying(self) -> list[bytes]:
         """The operations with keys that are dying."""

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from vault.errors import Conflict, Erased, Tampered
-from vault.ports.keys import KeyCount, KeyRow
+from vault.ports.keys import WHOLE, KeyCount, KeyRow
 from vault.storage.destruction import SqlDestruction
 from vault.storage.holds import SqlHolds
 from vault.storage.statements import STATEMENTS
@@ -52,6 +52,30 @@ class SqlKeyStore(SqlDestruction, SqlHolds):
         if row is None or row[-1]:
             return None
         return _key_row(row[:-1])
+
+    def owns(self, purpose: str, scope: bytes, owner: bytes) -> bool:
+        """Whether an owner has any key in a scope."""
+        place = {"purpose": purpose, "scope": scope, "epoch": WHOLE}
+        with self._database.snapshot() as connection:
+            row = connection.execute(STATEMENTS["owner_of_scope"], place).fetchone()
+            if row != (owner,):
+                return False
+            return connection.execute(STATEMENTS["destroyer"], place).fetchone() is None
+
+    def rewrite(self) -> bool:
+        """Write the file anew; whether that was done."""
+        return self._database.rewrite()
+
+    def drop(self, purpose: str, scope: bytes, epochs: Sequence[int]) -> bool:
+        """Delete keys that others have taken the place of, then empty the write-ahead log."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            for epoch in epochs:
+                place = {"purpose": purpose, "scope": scope, "epoch": epoch}
+                connection.execute(STATEMENTS["drop_key"], place)
+
+        self._database.write(work)
+        return self._database.truncate()
 
     def rows(self) -> Iterator[KeyRow]:
         """Every row."""

@@ -243,6 +243,14 @@ class SqlRecords:
         """Make every commit so far survive a power loss."""
         self._database.settle()
 
+    def shorten(self) -> None:
+        """Let the write-ahead log start anew if it is long."""
+        self._database.shorten()
+
+    def rewrite(self) -> bool:
+        """Write the whole database anew; whether that was done."""
+        return self._database.rewrite()
+
     def truncate(self) -> bool:
         """Leave nothing of what was deleted in the write-ahead log; False while somebody still reads it."""
         return self._database.truncate()

@@ -29,16 +29,17 @@ class FileRemains:
         self._directory, self._ledger = directory, ledger
 
     def found(
-        self, needles: Sequence[bytes], progress: Callable[[int, int], None] | None = None
-    ) -> tuple[int, list[str]]:
-        """Which files hold one of some byte strings.
+        self, groups: Sequence[Sequence[bytes]], progress: Callable[[int, int], None] | None = None
+    ) -> tuple[int, list[list[str]]]:
+        """Which files hold one of some byte strings; all groups are looked for in one pass.
 
         Args:
-            needles: at most some hundred, of 16 bytes and more.
+            groups: at most some thousand byte strings in all, of 16 bytes and more, by who wants to know.
             progress: told (bytes done, bytes in all).
 
         Returns:
-            How many bytes were looked through, and the names of the files, relative to the directory.
+            How many bytes were looked through, and for each group the names of the files that hold one of it,
+            relative to the directory.
 
         Raises:
             StorageUnavailable: a file cannot be read.
@@ -46,29 +47,35 @@ class FileRemains:
         asked = {
             "directory": str(self._directory),
             "ledger": str(self._ledger),
-            "needles": [needle.hex() for needle in needles],
+            "needles": [needle.hex() for group in groups for needle in group],
         }
+        whose = [number for number, group in enumerate(groups) for _ in group]
         # -I: nothing of the user's environment or working directory is imported.
         command = [sys.executable, "-I", str(_SCANNER)]
         try:
             with subprocess.Popen(  # noqa: S603 - our own file, by this interpreter
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
             ) as scanner:
-                return self._told(scanner, json.dumps(asked), progress)
+                done, found = self._told(scanner, json.dumps(asked), progress)
         except OSError:
             raise StorageUnavailable(
                 "no process can be started to look through the vault's files; what was erased is not verified"
             ) from None
+        held: list[list[str]] = [[] for _ in groups]
+        for name, needles in found:
+            for number in sorted({whose[needle] for needle in needles}):
+                held[number].append(name)
+        return done, held
 
     @staticmethod
     def _told(
         scanner: subprocess.Popen[str], asked: str, progress: Callable[[int, int], None] | None
-    ) -> tuple[int, list[str]]:
+    ) -> tuple[int, list[tuple[str, list[int]]]]:
         assert scanner.stdin is not None  # noqa: S101 - told to the type checker
         assert scanner.stdout is not None  # noqa: S101 - the same
         scanner.stdin.write(asked)
         scanner.stdin.close()
-        result: tuple[int, list[str]] | None = None
+        result: tuple[int, list[tuple[str, list[int]]]] | None = None
         for line in scanner.stdout:
             said = json.loads(line)
             if "found" in said:

@@ -9,8 +9,9 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from vault.errors import Busy, StorageFull, StorageUnavailable, Tampered, VaultClosed, VaultError
+from vault.errors import StorageUnavailable, VaultClosed, VaultError
 from vault.storage.lock import FairLock
+from vault.storage.wording import NOT_WRITABLE, in_words, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,47 +23,15 @@ _GROUP_MAX: Final = 256
 _CHECKPOINT_COMMITS: Final = 1000
 #: Bytes of write-ahead log at which the writer itself empties it (it reached 262 MB without such a rule).
 _LOG_BYTES_MAX: Final = 64 * 2**20
+_REWRITTEN_BYTES_MAX: Final = 2**29  # half a gigabyte, which is held in memory meanwhile
+_SHORT_BYTES: Final = 2**20  # a shorter one is emptied at once: some milliseconds
 _SYNCHRONOUS: Final = {"FULL": "PRAGMA synchronous = FULL", "NORMAL": "PRAGMA synchronous = NORMAL"}
-#: Busy: a program that does not wait for its turn with everybody else, such as a database tool.
-_WORDS: Final = {sqlite3.SQLITE_FULL: StorageFull, sqlite3.SQLITE_BUSY: Busy}
 _REQUIRED: Final = {
     "PRAGMA journal_mode": "wal",
     "PRAGMA secure_delete": 1,
     "PRAGMA foreign_keys": 1,
     "PRAGMA temp_store": 2,
 }
-
-
-class translated:  # noqa: N801 - reads as a phrase; a class, because a generator costs each append 3 us
-    """SQLite's errors in the vault's words; the driver's text stays out, it can quote values."""
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        """Raise the vault's word for an error of SQLite."""
-        if isinstance(error, sqlite3.Error | OverflowError | UnicodeDecodeError):
-            raise _in_words(error) from None
-
-
-def _in_words(error: Exception) -> VaultError:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if isinstance(error, OverflowError):
-        return Tampered("the database holds a number that is out of range")
-    # No code: the driver itself gave up, on text that is none. A schema can hold such text too.
-    if isinstance(error, sqlite3.OperationalError) and code:
-        if code in _WORDS:
-            return _WORDS[code]()
-        if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}:
-            return StorageUnavailable(
-                "the vault's database cannot be opened for writing; check its permissions"
-            )
-        return StorageUnavailable(
-            f"the database refused the operation (SQLite code {code}); nothing was written"
-        )
-    if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, 0}:
-        return Tampered("the database file is damaged: SQLite cannot read a part of it")
-    return Tampered(f"the database refused a row that breaks its rules (SQLite code {code})")
 
 
 class Database:
@@ -98,11 +67,7 @@ class Database:
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
         """A read connection inside a read transaction."""
-        self._check_open()
-        with self._guard:
-            connection = self._idle.pop() if self._idle else None
-        if connection is None:
-            connection = self._connect()
+        connection = self._reader()
         try:
             with translated():
                 connection.execute("BEGIN")
@@ -111,13 +76,17 @@ class Database:
                 finally:
                     connection.execute("COMMIT")
         finally:
-            whole = not connection.in_transaction
-            with self._guard:
-                kept = whole and not self._closed
-                if kept:
-                    self._idle.append(connection)
-            if not kept:
-                connection.close()  # also when the database was closed meanwhile: whoever reads last closes
+            self._give_back(connection)
+
+    def glance(self, query: str) -> Any:
+        """The one row of a query by itself, as of the newest commit; cheaper than a snapshot."""
+        connection = self._reader()
+        try:
+            return connection.execute(query).fetchall()[0]  # to its end: until then it holds a snapshot
+        except sqlite3.Error as error:
+            raise in_words(error) from None
+        finally:
+            self._give_back(connection)
 
     def write(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """Run ``work`` in a write transaction and return its result once that is durable.
@@ -188,6 +157,7 @@ class Database:
 
     def truncate(self) -> bool:
         """Empty the write-ahead log; False when a reader keeps part of it for longer than half a second."""
+        self._copy_log()
         with self._turn, self._lock, translated():
             # It waits for readers with the write lock held: not for as long as for a lock of its own.
             self._writer.execute("PRAGMA busy_timeout = 500").fetchone()
@@ -196,6 +166,27 @@ class Database:
             finally:
                 self._writer.execute("PRAGMA busy_timeout = 30000").fetchone()
         return not busy
+
+    def shorten(self) -> None:
+        """Let the write-ahead log start anew if it is long; writers wait for the last few pages only."""
+        if self._copy_log():
+            with self._turn, self._lock:
+                self._finish_checkpoint()
+
+    def rewrite(self) -> bool:
+        """Write the whole file anew, with nothing on its pages but what is live; False for a large one."""
+        if self._path.stat().st_size > _REWRITTEN_BYTES_MAX:
+            return False
+        with self._turn, self._lock, translated():
+            self._writer.execute("VACUUM")
+        return self.truncate()
+
+    def _copy_log(self) -> bool:
+        """Copy a long log into the database while others write; whether there was one."""
+        with contextlib.suppress(VaultError, OSError):
+            is_long = self._wal.stat().st_size > _SHORT_BYTES
+            return is_long and bool(self.glance("PRAGMA wal_checkpoint(PASSIVE)"))
+        return False
 
     def close(self) -> None:
         """Close every connection; what was acknowledged is in the file or its log."""
@@ -216,6 +207,20 @@ class Database:
             self._idle.clear()
             self._lock.close()
 
+    def _reader(self) -> sqlite3.Connection:
+        self._check_open()
+        with self._guard:
+            connection = self._idle.pop() if self._idle else None
+        return connection or self._connect()
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        with self._guard:
+            kept = not (connection.in_transaction or self._closed)
+            if kept:
+                self._idle.append(connection)
+        if not kept:
+            connection.close()  # also when the database was closed meanwhile: whoever reads last closes
+
     def _make_private(self) -> None:
         # SQLite gives a new file the process's default mode, and its log and index the mode of the file. One
         # that exists is not opened here: closing it would drop the locks that another connection of this
@@ -228,9 +233,7 @@ class Database:
         except FileExistsError:
             return  # another process made it this moment
         except OSError:
-            raise StorageUnavailable(
-                "the vault's database cannot be opened for writing; check its permissions"
-            ) from None
+            raise StorageUnavailable(NOT_WRITABLE) from None
 
     def _connect(self) -> sqlite3.Connection:
         with translated():

@@ -16,7 +16,7 @@ SET ledger_no = excluded.ledger_no, ledger_hash = excluded.ledger_hash, mac = ex
 -- A session of this tenant and owner; somebody else's is not found, by the same statement.
 SELECT no, session_id, tenant_id, owner, external, state, version, epoch, head_seq, head_chain, tails,
        created_us, updated_us, used_hour, ended_us, lease, forked_from, base_seq, base_chain, retention,
-       due_hour, about, mac
+       due_hour, renewed, about, mac
 FROM sessions
 WHERE session_id = :session_id AND tenant_id = :tenant_id AND owner = :owner;
 
@@ -28,7 +28,7 @@ SELECT owner FROM sessions WHERE session_id = :session_id AND tenant_id = :tenan
 -- The owner's session under the blind index of an external id.
 SELECT no, session_id, tenant_id, owner, external, state, version, epoch, head_seq, head_chain, tails,
        created_us, updated_us, used_hour, ended_us, lease, forked_from, base_seq, base_chain, retention,
-       due_hour, about, mac
+       due_hour, renewed, about, mac
 FROM sessions
 WHERE tenant_id = :tenant_id AND owner = :owner AND external = :external;
 
@@ -36,7 +36,7 @@ WHERE tenant_id = :tenant_id AND owner = :owner AND external = :external;
 -- A page of the owner's sessions, last used first.
 SELECT no, session_id, tenant_id, owner, external, state, version, epoch, head_seq, head_chain, tails,
        created_us, updated_us, used_hour, ended_us, lease, forked_from, base_seq, base_chain, retention,
-       due_hour, about, mac
+       due_hour, renewed, about, mac
 FROM sessions
 WHERE tenant_id = :tenant_id AND owner = :owner AND (used_hour, updated_us, no) < (:used_hour, :updated_us, :no)
 ORDER BY used_hour DESC, updated_us DESC, no DESC
@@ -46,7 +46,7 @@ LIMIT :limit;
 -- A page of the owner's sessions that carry a label, last used first.
 SELECT s.no, s.session_id, s.tenant_id, s.owner, s.external, s.state, s.version, s.epoch, s.head_seq,
        s.head_chain, s.tails, s.created_us, s.updated_us, s.used_hour, s.ended_us, s.lease,
-       s.forked_from, s.base_seq, s.base_chain, s.retention, s.due_hour, s.about, s.mac
+       s.forked_from, s.base_seq, s.base_chain, s.retention, s.due_hour, s.renewed, s.about, s.mac
 FROM sessions AS s
 WHERE s.tenant_id = :tenant_id AND s.owner = :owner AND (s.used_hour, s.updated_us, s.no) < (:used_hour, :updated_us, :no)
   AND EXISTS (SELECT 1 FROM labels AS l WHERE l.label = :label AND l.session_no = s.no)
@@ -75,15 +75,19 @@ WHERE tenant_id = :tenant_id AND owner <> :trail;
 -- A new session; its number comes back.
 INSERT INTO sessions (session_id, tenant_id, owner, external, state, version, epoch, head_seq, head_chain,
                       tails, created_us, updated_us, used_hour, ended_us, lease, forked_from, base_seq,
-                      base_chain, retention, due_hour, about, mac)
+                      base_chain, retention, due_hour, renewed, about, mac)
 VALUES (:session_id, :tenant_id, :owner, :external, :state, :version, :epoch, :head_seq, :head_chain,
         :tails, :created_us, :updated_us, :used_hour, :ended_us, :lease, :forked_from,
-        :base_seq, :base_chain, :retention, :due_hour, :about, :mac)
+        :base_seq, :base_chain, :retention, :due_hour, :renewed, :about, :mac)
 RETURNING no;
 
 -- name: add_label
 -- The blind index of one label of a session.
 INSERT INTO labels (label, session_no) VALUES (:label, :session_no);
+
+-- name: remove_label
+-- The blind index of a label that a session lost.
+DELETE FROM labels WHERE label = :label AND session_no = :session_no;
 
 -- name: move_session
 -- The compare-and-set of a session's head: the one place that decides the order of its log.
@@ -103,6 +107,14 @@ WHERE no = :no AND mac = :expected_mac;
 -- name: move_session_in_list
 -- The hour a session was last used in, which orders the list; written only when it changes.
 UPDATE sessions SET used_hour = :used_hour WHERE no = :no;
+
+-- name: renew_session
+-- A session whose log was sealed anew in this transaction; the same compare-and-set.
+UPDATE sessions
+SET state = :state, version = :version, epoch = :epoch, head_chain = :head_chain, tails = :tails,
+    forked_from = :forked_from, base_seq = :base_seq, base_chain = :base_chain, renewed = :renewed,
+    about = :about, mac = :mac
+WHERE no = :no AND mac = :expected_mac;
 
 -- name: add_event
 -- An event; never updated afterwards.
@@ -124,6 +136,11 @@ SELECT seq FROM events WHERE blob_no = :blob_no AND session_no = :session_no;
 -- name: blob_to_blank
 -- A blob that is to be emptied, and whether it stands in the blob area.
 SELECT no, epoch, address, size, body IS NULL FROM blobs WHERE no = :no AND session_no = :session_no;
+
+-- name: blob_whole
+-- A blob with what stands in its row.
+SELECT no, session_no, epoch, content_id, address, size, body, mac FROM blobs
+WHERE no = :no AND session_no = :session_no;
 
 -- name: blobs_of_epochs
 -- The blobs of some epochs of a session, to be emptied.
@@ -259,9 +276,13 @@ SELECT DISTINCT tag FROM touches WHERE session_no = :session_no LIMIT :limit;
 SELECT session_id FROM sessions WHERE forked_from = :session_id AND tenant_id = :tenant_id AND owner = :owner
 ORDER BY no;
 
+-- name: places_forked
+-- The places of a session's log that forks of it, whoever's, go on from, and the chain values they name.
+SELECT base_seq, base_chain FROM sessions WHERE forked_from = :session_id;
+
 -- name: all_heads
 -- Every session's head, to compare with the ledger.
-SELECT no, session_id, version, head_seq, head_chain, base_seq, tenant_id, owner, external
+SELECT no, session_id, version, head_seq, head_chain, base_seq, renewed, tenant_id, owner, external
 FROM sessions ORDER BY no;
 
 -- name: chain_at
@@ -273,6 +294,10 @@ SELECT chain FROM events WHERE session_no = :session_no AND seq = :seq;
 SELECT e.chain FROM events AS e JOIN sessions AS s ON s.no = e.session_no
 WHERE s.session_id = :session_id AND e.seq = :seq;
 
+-- name: renewal_of_session
+-- What a session's row says about a log that was sealed anew.
+SELECT renewed FROM sessions WHERE session_id = :session_id;
+
 -- name: event_behind
 -- Whether anything stands behind a session's newest event, where only a forger can have put it.
 SELECT 1 FROM events WHERE session_no = :session_no AND seq > :seq LIMIT 1;
@@ -281,7 +306,7 @@ SELECT 1 FROM events WHERE session_no = :session_no AND seq > :seq LIMIT 1;
 -- Every session, for verification.
 SELECT no, session_id, tenant_id, owner, external, state, version, epoch, head_seq, head_chain, tails,
        created_us, updated_us, used_hour, ended_us, lease, forked_from, base_seq, base_chain, retention,
-       due_hour, about, mac
+       due_hour, renewed, about, mac
 FROM sessions ORDER BY no;
 
 -- name: all_events_of_session
@@ -297,6 +322,24 @@ SELECT e.session_no, e.seq, e.event_id, e.given_id, e.type, e.level, e.recorded_
        e.ref, e.chain, e.mac
 FROM events AS e LEFT JOIN blobs AS b ON b.no = e.blob_no
 WHERE e.session_no = :session_no AND e.type = :type ORDER BY e.seq;
+
+-- name: event_at_place
+-- The id of the event at a place, and whether its payload stands in a row of its own and is there.
+SELECT e.event_id, e.blob_no IS NOT NULL AND (b.body IS NULL OR length(b.body) > 0)
+FROM events AS e LEFT JOIN blobs AS b ON b.no = e.blob_no
+WHERE e.session_no = :session_no AND e.seq = :seq;
+
+-- name: number_of_session
+-- The number of a session, by its id.
+SELECT no FROM sessions WHERE session_id = :session_id;
+
+-- name: facts_since
+-- Facts of one type in a part of a session's own log, by its id, with what their keys are found by.
+SELECT s.tenant_id, s.owner, s.epoch, s.session_id, e.session_no, e.seq, e.event_id, e.given_id, e.type, e.level,
+       e.recorded_us, e.run_id, e.epoch, e.content, e.type_nth, e.run_nth, e.salt, e.meta,
+       coalesce(e.body, b.body), e.blob_no, e.address, e.size, e.ref, e.chain, e.mac
+FROM sessions AS s JOIN events AS e ON e.session_no = s.no LEFT JOIN blobs AS b ON b.no = e.blob_no
+WHERE s.session_id = :session_id AND e.type = :type AND e.seq > :low AND e.seq <= :high ORDER BY e.seq;
 
 -- name: all_blobs_of_session
 -- Every blob of a session, for verification.
@@ -345,6 +388,15 @@ SELECT purpose, scope, epoch, owner, wrapped, tenant_id,
 FROM keys
 WHERE purpose = :purpose AND scope = :scope AND epoch = :epoch AND owner = :owner AND dying IS NULL;
 
+-- name: owner_of_scope
+-- Whose the keys of a scope are: all of them are one owner's, so the first one tells.
+SELECT owner FROM keys WHERE purpose = :purpose AND scope = :scope ORDER BY epoch LIMIT 1;
+
+-- name: drop_key
+-- A key that another one has taken the place of: what was sealed under it is sealed anew.
+DELETE FROM keys
+WHERE purpose = :purpose AND scope = :scope AND epoch = :epoch AND dying IS NULL;
+
 -- name: key_exists
 -- Whether a place has a key, whoever owns it.
 SELECT 1 FROM keys WHERE purpose = :purpose AND scope = :scope AND epoch = :epoch;
@@ -391,9 +443,9 @@ ORDER BY tenant_id, purpose;
 SELECT wrapped FROM keys WHERE purpose = :purpose AND scope = :scope AND epoch = :epoch AND dying IS NULL;
 
 -- name: destroyer
--- The operation that destroyed a place's key, by itself or with all of its scope.
+-- The operation that destroyed a place's key, alone, under the number that events have, or with all of its scope.
 SELECT operation FROM destroyed
-WHERE purpose = :purpose AND scope = :scope AND epoch IN (:epoch, -1)
+WHERE purpose = :purpose AND scope = :scope AND epoch IN (:epoch, :epoch % 4294967296, -1)
 ORDER BY epoch DESC LIMIT 1;
 
 -- name: epochs_of_scope
@@ -452,9 +504,18 @@ ORDER BY purpose, scope, epoch LIMIT :limit;
 -- The scopes that were destroyed as a whole.
 SELECT scope FROM destroyed WHERE epoch = :whole AND purpose <> :external;
 
+-- name: newest_withdrawn
+-- The number of what lost a key last; asked before each use of a key in memory, so it reads one page.
+SELECT max(number) FROM withdrawn;
+
+-- name: withdrawn_after
+-- The scopes that lost a key since another one did.
+SELECT number, scope FROM withdrawn WHERE number > :number ORDER BY number;
+
 -- name: delete_dying_keys
--- Destroys what an operation condemned.
-DELETE FROM keys WHERE dying = :operation;
+-- Destroys what an operation condemned, some of it.
+DELETE FROM keys WHERE (purpose, scope, epoch) IN
+    (SELECT purpose, scope, epoch FROM keys WHERE dying = :operation LIMIT :limit);
 
 -- name: operations_dying
 -- The operations that condemned keys and have not yet destroyed them.
@@ -546,7 +607,7 @@ SELECT operation_id, number, tenant_id, content FROM receipts ORDER BY tenant_id
 -- A session whoever owns it, for its erasure.
 SELECT no, session_id, tenant_id, owner, external, state, version, epoch, head_seq, head_chain, tails,
        created_us, updated_us, used_hour, ended_us, lease, forked_from, base_seq, base_chain, retention,
-       due_hour, about, mac
+       due_hour, renewed, about, mac
 FROM sessions WHERE session_id = :session_id AND tenant_id = :tenant_id;
 
 -- name: sessions_to_erase
@@ -587,6 +648,23 @@ WHERE item_id = :item_id AND tenant_id = :tenant_id;
 -- What decides about a session.
 SELECT owner, forked_from, created_us, updated_us, ended_us, retention FROM sessions
 WHERE session_id = :session_id AND tenant_id = :tenant_id;
+
+-- name: session_as_planned
+-- What an erasure of a session is planned from, and how much hangs on it: compared before it is carried out.
+SELECT s.owner, s.forked_from,
+       (SELECT count(f.no) FROM sessions AS f
+        WHERE f.forked_from = s.session_id AND f.tenant_id = s.tenant_id AND f.owner = s.owner),
+       (SELECT count(l.item_no) FROM lineage AS l WHERE l.source = s.session_id),
+       s.created_us, s.updated_us, s.ended_us, s.retention
+FROM sessions AS s
+WHERE s.session_id = :id AND s.tenant_id = :tenant_id;
+
+-- name: item_as_planned
+-- The same for a derived item.
+SELECT i.kind, i.owner, i.state, i.hung, i.created_us, i.retention,
+       (SELECT count(l.item_no) FROM lineage AS l WHERE l.source = i.item_id)
+FROM items AS i
+WHERE i.item_id = :id AND i.tenant_id = :tenant_id;
 
 -- name: sealed_of_session
 -- Some of what a session has on disk, so that it can be looked for once it is deleted.
@@ -657,6 +735,11 @@ SELECT item_id FROM items WHERE tenant_id = :tenant_id AND owner = :owner AND na
 SELECT i.item_id FROM lineage AS l JOIN items AS i ON i.no = l.item_no
 WHERE l.source = :source AND i.tenant_id = :tenant_id;
 
+-- name: sources_of_items_from
+-- The derived items that came from a session or item, with all that each came from.
+SELECT i.item_id, i.hung, i.sources FROM lineage AS l JOIN items AS i ON i.no = l.item_no
+WHERE l.source = :source AND i.tenant_id = :tenant_id;
+
 -- name: fence_session
 -- A session that does not verify is fenced as it is: nothing keeps an erasure from it.
 UPDATE sessions SET state = 'erasing' WHERE session_id = :session_id AND tenant_id = :tenant_id;
@@ -691,6 +774,10 @@ DELETE FROM blobs WHERE no IN
 -- name: delete_blob
 -- The row of a blob whose file is gone.
 DELETE FROM blobs WHERE no = :no;
+
+-- name: delete_blobs
+-- The rows of all payloads of a session whose log is sealed anew in this transaction.
+DELETE FROM blobs WHERE session_no = :session_no;
 
 -- name: delete_runs
 -- The run counts of a session that is being erased.
@@ -852,7 +939,7 @@ ON CONFLICT (name) DO UPDATE SET fence = excluded.fence, until_us = excluded.unt
 -- A page of a tenant's sessions, last used last, for a policy that speaks of what is there already.
 SELECT no, session_id, tenant_id, owner, external, state, version, epoch, head_seq, head_chain, tails,
        created_us, updated_us, used_hour, ended_us, lease, forked_from, base_seq, base_chain, retention,
-       due_hour, about, mac
+       due_hour, renewed, about, mac
 FROM sessions
 WHERE tenant_id = :tenant_id AND (used_hour, no) > (:used_hour, :no) AND state <> 'erasing'
 ORDER BY used_hour, no
