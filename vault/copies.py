@@ -21,6 +21,7 @@ from vault.erasure import fsck as consistency
 from vault.erasure import quarantine
 from vault.erasure.emptied_again import empty_again
 from vault.erasure.execute import fingerprint_of
+from vault.erasure.left_out import leave_out_replaced
 from vault.errors import Conflict, InvalidInput, KeyUnavailable, Tampered
 from vault.model import format_id
 from vault.sealing.notes import Gone
@@ -194,7 +195,7 @@ class _Restoring:
                 quarantine.put_root_key(_place(root_key), self._place)
             newest, gap = quarantine.merge_ledgers(self._place, self._ledgers(ledger, settings))
             config.write(self._place, settings.model_copy(update=_APART if self._remembered else _REHEARSED))
-            returning = _Returning(FileBlobs(self._place / backups.BLOBS), gap)
+            returning = _Returning(FileBlobs(self._place / backups.BLOBS), gap, accept_damage=accept_damage)
             with Vault(self._place, passphrase, clock, returning) as vault:
                 events = empty_again(vault.stores.parts, vault.stores.history.emptied)
                 findings = _checked(vault, accept_damage=accept_damage)
@@ -230,8 +231,8 @@ class _Restoring:
 class _Returning:
     """Makes the state of a copy count: called while the vault in quarantine is opened."""
 
-    def __init__(self, blobs: FileBlobs, gap: tuple[int, int] | None) -> None:
-        self._blobs, self._gap = blobs, gap
+    def __init__(self, blobs: FileBlobs, gap: tuple[int, int] | None, *, accept_damage: bool) -> None:
+        self._blobs, self._gap, self._accept = blobs, gap, accept_damage
         self.lost: tuple[Lost, ...] = ()
         self.again = 0
         self.told = False  # whether keys.db knew of an erasure that the ledger does not
@@ -241,6 +242,7 @@ class _Returning:
         known, erased = anchor.history.heads, anchor.history.erased
         more = _told_by_keys(store, erased)
         self.told = bool(more)
+        leave_out_replaced(records, store, accepted=self._accept)
         try:
             heads = Verification(records, self._blobs, keys).unrecorded({})
         except KeyUnavailable:

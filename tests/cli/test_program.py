@@ -64,7 +64,7 @@ def test_the_commands_are_those_that_are_promised():
         "worker",
     ]
     assert {path for path, _ in commands()} == {(name,) for name in promised} | {
-        *(("keys", verb) for verb in ("rotate-passphrase", "list", "rotate", "barrier")),
+        *(("keys", verb) for verb in ("rotate-passphrase", "list", "rotate", "barrier", "reencrypt")),
         *(("import", verb) for verb in ("files", "openai-sqlite", "langgraph-sqlite")),
         *(("import", verb) for verb in ("langgraph-store-sqlite", "adk-sqlite")),
         ("effects", "list"),

@@ -133,6 +133,26 @@ def files_with(place, needle):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
 
+def test_it_expires_under_fresh_keys_as_under_the_first(place, vault, sessions, clock, later):
+    """D3, K3: its hour stays in its number when the session is re-encrypted, before and after it is over"""
+    session = filled(sessions)
+    vault.keys.reencrypt(session.id)
+    assert None not in told(session)
+    session.append("tool.returned", {"said": "later"})
+    clock.now += 30 * DAY + HOUR
+    assert told(session)[1] is None
+    vault.keys.reencrypt(session.id)  # hidden, and not swept yet
+    assert told(session)[1] is None
+    vault.access(PIA).retention.trust_clock()
+    later(2 * HOUR)
+    assert told(session)[1] is None
+    assert all(number & 0xFFFFFFFF == 0 for number in vault._store.epochs_of(session._id))
+    vault.keys.reencrypt(session.id)
+    assert told(session)[1] is None
+    assert vault.verify().ok
+    assert sum(one.epochs for one in vault.sweep()) == 0
+
+
 def test_the_most_specific_rule_says_when(sessions, clock):
     """D1: by label"""
     plain, minor = filled(sessions), filled(sessions, labels={"case": "minor"})

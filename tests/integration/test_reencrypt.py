@@ -12,10 +12,10 @@ import threading
 
 import pytest
 
-from vault import NewEvent, Principal, Vault
+from vault import NewEvent, Principal, Vault, copies
 from vault.audit.anchor import behind
 from vault.erasure.fence import stored_session
-from vault.errors import Conflict, Erased, NotFound, Tampered, VaultError
+from vault.errors import Conflict, Erased, KeyUnavailable, NotFound, Tampered, VaultError
 from vault.sealing.renewal import Renewal, renewal_of
 from vault.sessions.log import RETRACTED
 from vault.sessions.witness import Witness, head_of
@@ -450,3 +450,70 @@ def test_events_that_expire_by_themselves_expire_under_the_new_keys(vault, alice
     session.append_many([NewEvent(type="chat.item", payload={"n": n}, epoch=5) for n in range(3)])
     vault.keys.reencrypt(session.id)
     assert [event.epoch for event in session.events()] == [5, 5, 5]
+
+
+def test_labels_are_changed_through_a_handle_from_before(vault, place, alice, rich):
+    """D1: what is sealed beside the log is under the fresh keys too"""
+    with Vault.open(place) as other:
+        other.keys.reencrypt(rich.id)
+        assert rich.relabel({"case": "8"}) == {"case": "8"}
+        assert other.access(ALICE).sessions.resume(rich.id).info().labels == {"case": "8"}
+        assert rich.end() is not None or rich.info().state == "ended"
+        vault.keys.reencrypt(rich.id)
+        assert rich.info().state == "ended"
+        assert other.verify().findings == ()
+
+
+# ------------------------------------------------------------------------------------------- backups
+
+
+@pytest.fixture
+def backed_up(vault, place, alice, rich, tmp_path):
+    """A backup of data and keys, made before a session was re-encrypted; the vault is closed."""
+    other = alice.sessions.create()
+    other.append("message.user", {"content": "kept"})
+    alice.memories.put(("m",), "of both", {"v": 1}, sources=[rich, other])
+    alice.memories.put(
+        ("m",), "of the last", {"v": 2}, sources=[rich, other], on_source_erased="erase_with_last"
+    )
+    alice.memories.put(("m",), "of the other", {"v": 3}, sources=[other])
+    before = seen(rich)
+    copies.backup(vault, tmp_path / "data", tmp_path / "keys")
+    vault.keys.reencrypt(rich.id)
+    rich.append("message.user", {"content": "since"})
+    vault.close()
+    place.rename(tmp_path / "replaced")
+    return rich.id, other.id, before
+
+
+def restored(tmp_path, place, keys, **more):
+    place_of = {"from_": tmp_path / "data", "to": place, "root_key": tmp_path / "replaced" / "root.key"}
+    return copies.restore(**place_of, keys=tmp_path / keys, **more)
+
+
+def test_a_backup_from_before_comes_back_with_the_keys_of_then(backed_up, place, tmp_path):
+    """D6, K3: nothing was erased, so nothing stands against it"""
+    session_id, _, before = backed_up
+    done = restored(tmp_path, place, "keys", ledger=tmp_path / "replaced" / "ledger")
+    assert done.findings == ()
+    with Vault.open(place) as vault:
+        alice = vault.access(ALICE)
+        assert seen(alice.sessions.resume(session_id)) == before
+        vault.keys.reencrypt(session_id)
+        assert len(list(alice.memories.list(("m",)))) == 3
+        assert vault.verify().findings == ()
+
+
+def test_with_the_keys_of_now_it_is_left_out_if_that_is_accepted(backed_up, place, tmp_path):
+    """K3: the others come back; what went with the session is left out too"""
+    session_id, other_id, _ = backed_up
+    with pytest.raises(KeyUnavailable, match="1 of the backup's sessions were re-encrypted since"):
+        restored(tmp_path, place, "replaced")
+    assert not place.exists()
+    done = restored(tmp_path, place, "replaced", accept_damage=True)
+    assert session_id in {lost.session_id for lost in done.lost}
+    with Vault.open(place) as vault:
+        alice = vault.access(ALICE)
+        assert [e.payload for e in alice.sessions.resume(other_id).events()] == [{"content": "kept"}]
+        assert {one.key for one in alice.memories.list(("m",))} == {"of the last", "of the other"}
+        assert {one.kind for one in vault.verify().findings} <= {"unnamed"}

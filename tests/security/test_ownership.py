@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+import threading
 from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
 
@@ -242,23 +243,23 @@ class Work:
 
     def __init__(self, monkeypatch):
         self.statements, self.steps = [], 0
+        self._thread = threading.get_ident()  # the vault's own thread copies its log at any moment
         connect = Database._connect
 
         def watched(database):
             connection = connect(database)
-            connection.set_trace_callback(
-                lambda text: self.statements.append(re.sub(r"'[^']*'|\d+", "?", text))
-            )
+            connection.set_trace_callback(self._statement)
             connection.set_progress_handler(self._step, 1)
             return connection
 
         monkeypatch.setattr(Database, "_connect", watched)
 
     def _statement(self, text):
-        self.statements.append(re.sub(r"'[^']*'|\d+", "?", text))
+        if threading.get_ident() == self._thread:
+            self.statements.append(re.sub(r"'[^']*'|\d+", "?", text))
 
     def _step(self):
-        self.steps += 1
+        self.steps += threading.get_ident() == self._thread
 
     def of(self, call):
         outcome(call)

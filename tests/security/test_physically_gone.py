@@ -219,6 +219,7 @@ def keeping_deleted_pages(monkeypatch):
         return connection
 
     monkeypatch.setattr(Database, "_connect", kept)
+    monkeypatch.setattr(Database, "rewrite", lambda database: True)
 
 
 def keeping_the_log(monkeypatch):

@@ -8,6 +8,7 @@ row for each thing with what hangs on it counted. If that is the same, so is the
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
@@ -38,7 +39,7 @@ REMADE_MAX: Final = 500
 TRIES: Final = 5
 
 
-class Moved(Conflict):
+class Moved(Exception):
     """Something that the plan was made from changed; whether the plan did is to be seen."""
 
 
@@ -83,18 +84,15 @@ def opened(
 
     if len(order.items) <= REMADE_MAX:
         return execution.begin(tenant, operation_id, order, guard=remade)
-    for tried in range(1, TRIES + 1):
+    for _ in range(TRIES):
         with execution.log.records.snapshot() as reader:
             again = planned(reader)
             compare(plan, again.plan)
             before = seen(execution.store, reader, tenant, again)
         guard = partial(check, execution.log, execution.store, before=before)
-        try:
+        with suppress(Moved):
             return execution.begin(tenant, operation_id, order, guard=guard)
-        except Moved:
-            if tried == TRIES:
-                raise
-    raise AssertionError
+    raise Conflict("what this plan was made from changes all the time; try again when less is going on")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +136,7 @@ def check(log: Log, store: KeyStore, reader: Reader, before: Seen) -> None:
         and all(_row(reader, tenant, kind, id_) == row for id_, (kind, row) in before.rows.items())
     )
     if not same:
-        raise Moved("what this plan was made from changes all the time; try again when less is going on")
+        raise Moved
 
 
 def _row(reader: Reader, tenant: TenantKeys, kind: str, id_: bytes) -> Any:
