@@ -61,7 +61,7 @@ def test_one_session_is_sealed_anew(call, filled):
     (session,) = [one["id"] for one in call("sessions", "--json").document["sessions"]]
     before = call("keys", "list", "--json").document
     done = call("keys", "reencrypt", session, "--json")
-    assert done.document == {"session": session, "events": 0, "keys": 1, "truncated": True}
+    assert done.document == {"session": session, "events": 0, "keys": 1, "clean": True}
     assert "0 events sealed anew under 1 fresh key" in call("keys", "reencrypt", session).out
     after = call("keys", "list", "--json").document
     assert [one for one in after["keys"] if one["tenant"] == before["keys"][0]["tenant"]]

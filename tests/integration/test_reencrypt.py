@@ -81,7 +81,7 @@ def test_everything_reads_as_before(vault, alice, rich):
     before, filtered, info = seen(rich), told(rich), rich.info()
     done = vault.keys.reencrypt(rich.id)
     assert done.events == len(before)
-    assert done.truncated
+    assert done.clean
     for session in (rich, alice.sessions.resume(rich.id), alice.sessions.resume_external("x-1")):
         assert seen(session) == before
         assert told(session) == filtered
@@ -298,7 +298,7 @@ def test_what_was_prepared_under_the_old_keys_is_prepared_again(vault, place, al
         theirs.append("chat.item", {"said": "before"}, epoch=1)
         with monkeypatch.context() as patched:
             patched.setattr(vault._store, "drop", lambda *_: False)
-            assert not vault.keys.reencrypt(rich.id).truncated
+            assert not vault.keys.reencrypt(rich.id).clean
         theirs.append("chat.item", {"said": "after"}, epoch=1)
         rich.append("chat.item", {"said": "and we"})
         vault.keys.reencrypt(rich.id)

@@ -84,6 +84,23 @@ def test_what_a_database_left_behind_goes_too(place, left):
         assert vault.verify().findings == ()
 
 
+def test_what_a_re_encrypted_session_left_behind_goes_too(place, left):
+    """K3, D6: at once, what is left of its old keys and rows; and when it is erased, of its new ones"""
+    session_id, _, pieces = left
+    with Vault.open(place) as vault:
+        assert vault.keys.reencrypt(session_id).clean
+        for piece in pieces.values():
+            assert holds(place, piece) == "[]"
+    with sqlite3.connect(place / "keys.db") as keys:
+        query = "SELECT wrapped FROM keys WHERE epoch > 0 AND purpose = 'epoch'"
+        (wrapped,) = keys.execute(query).fetchone()
+    keys.close()
+    planted(place / "keys.db", wrapped)
+    with Vault.open(place) as vault:
+        assert erased(vault, session_id) == "verified"
+        assert holds(place, wrapped) == "[]"
+
+
 def test_a_database_too_large_to_be_written_anew_is_told(place, left, monkeypatch):
     """D6: the receipt says incomplete, and it is tried again when the vault is opened"""
     session_id, _, pieces = left

@@ -110,8 +110,8 @@ def reencrypt(
         document({"session": session, **done._asdict()})
     else:
         say(f"{plural(done.events, 'event')} sealed anew under {plural(done.keys, 'fresh key')}")
-    if not done.truncated:
-        note("a reader keeps old rows or keys in a write-ahead log; they go when the vault is closed")
+    if not done.clean:
+        note("old bytes are left in a file of the vault: somebody still reads it; run this again after that")
 
 
 def _replaced(call: VaultCall, *, fresh: bool, renew: bool) -> Rewrapped:

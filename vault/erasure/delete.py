@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 #: Rows that one transaction deletes: some 8 ms, so that a live writer waits no longer.
 ROWS_MAX: Final = 200
+_PAUSE_SECONDS: Final = 0.0005  # long enough for one who waits to be woken
 #: Every so many transactions the log is shortened: some 10 MB of it.
 _SHORTENED_EVERY: Final = 25
 #: In this order: what refers to others goes first.
@@ -72,6 +73,8 @@ def delete(
     while waiting:
         step("delete rows")
         part = log.records.transact(lambda transaction: _part(transaction, tenant, waiting))
+        # Who waits for the write lock in another process gets it in between, and not one of the next times.
+        log.records.wait_commit(log.records.commits(), _PAUSE_SECONDS)
         parts += 1
         if parts % _SHORTENED_EVERY == 0:
             log.records.shorten()

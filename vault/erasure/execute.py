@@ -64,6 +64,12 @@ class Prove(Protocol):
         """What one look through all files finds of some operations."""
         ...
 
+    def searched(
+        self, needles: Sequence[Sequence[bytes]], progress: Callable[[int, int], None] | None = None
+    ) -> list[Searched]:
+        """What one look through all files finds of some groups of pieces."""
+        ...
+
     def __call__(self, operation: Operation, searched: Searched) -> Operation:
         """The operation as it stands then: done, or incomplete."""
         ...

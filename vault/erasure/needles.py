@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from vault.policy.plan import Item
-    from vault.ports.keys import KeyStore
+    from vault.ports.keys import KeyRow, KeyStore
     from vault.ports.records import Reader
     from vault.sealing.uses import TenantKeys
     from vault.sessions.log import Log
@@ -27,6 +27,7 @@ NEEDLES_MAX: Final = 64
 NEEDLE_BYTES: Final = 24
 _ITEMS_MAX: Final = 16
 _EVENTS_MAX: Final = 2
+_KEYS_MAX: Final = 2
 
 
 def needles(log: Log, store: KeyStore, tenant: TenantKeys, items: Sequence[Item]) -> list[list[str]]:
@@ -37,14 +38,23 @@ def needles(log: Log, store: KeyStore, tenant: TenantKeys, items: Sequence[Item]
     step = max(len(items) // _ITEMS_MAX, 1)
     found: dict[bytes, bytes] = {}
     for item in items[::step]:
-        purpose = "epoch" if item.kind == SESSION else "item"
-        key = store.get(purpose, item.id, 0, item.owner)
-        if key is not None:
-            found[key.wrapped[-NEEDLE_BYTES:]] = item.id
+        found.update((key.wrapped[-NEEDLE_BYTES:], item.id) for key in _keys(store, item))
         with log.records.snapshot() as reader:
             pieces = list(_pieces(log, reader, tenant, item))
         found.update(dict.fromkeys((piece for piece in pieces if len(piece) == NEEDLE_BYTES), item.id))
     return [[id_.hex(), piece.hex()] for piece, id_ in islice(found.items(), NEEDLES_MAX)]
+
+
+def _keys(store: KeyStore, item: Item) -> Iterator[KeyRow]:
+    """Some of its wrapped keys: of a session its own first, whatever its number is by now."""
+    if item.kind == SESSION:
+        places = [("epoch", number) for number in sorted(store.epochs_of(item.id))[:_KEYS_MAX]]
+    else:
+        places = [("item", 0)]
+    for purpose, number in places:
+        key = store.get(purpose, item.id, number, item.owner)
+        if key is not None:
+            yield key
 
 
 def _pieces(log: Log, reader: Reader, tenant: TenantKeys, item: Item) -> Iterator[bytes]:

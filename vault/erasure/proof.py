@@ -90,13 +90,18 @@ class Proof:
             executed: erasures whose keys, rows and files are gone, of whatever tenants.
             progress: told (bytes done, bytes in all).
         """
-        needles = [_needles(operation) for operation in executed]
+        return self.searched([_needles(operation) for operation in executed], progress)
+
+    def searched(
+        self, needles: Sequence[Sequence[bytes]], progress: Callable[[int, int], None] | None = None
+    ) -> list[Searched]:
+        """Look once through all files for groups of pieces; what a database left behind is written over."""
         try:
             _, names = self.remains.found(needles, progress)
             if self._rewritten({file for found in names for file in found}):
                 _, names = self.remains.found(needles, progress)
         except StorageUnavailable:
-            return [Searched(looked=False) for _ in executed]
+            return [Searched(looked=False) for _ in needles]
         return [Searched(looked=True, remains=bool(found)) for found in names]
 
     def _rewritten(self, files: set[str]) -> bool:
@@ -124,9 +129,11 @@ class Proof:
         with self.log.records.snapshot() as reader:
             left = sum(exists(reader, operation.tenant, item.id) for item in going)
         for item in going:
-            purpose = "epoch" if item.kind == SESSION else "item"
-            left += self.store.get(purpose, item.id, 0, item.owner) is not None
-            left += self.store.is_destroyed(purpose, item.id, 0) is None
+            if item.kind == SESSION:
+                purpose, there = "epoch", bool(self.store.epochs_of(item.id))
+            else:
+                purpose, there = "item", self.store.get("item", item.id, 0, item.owner) is not None
+            left += there + (self.store.is_destroyed(purpose, item.id, 0) is None)
         pending = not (about.get("truncated") and about.get("keys_truncated"))
         waiting = sum(state not in ENDED for state in about.get("external", {}).values())
         return _Seen(

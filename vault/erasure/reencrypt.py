@@ -9,10 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from vault.erasure.copied_log import Copy
+from vault.erasure.fence import SESSION
+from vault.erasure.needles import needles
 from vault.erasure.resealing import ABSENT, TRIES, discard, follow, is_another, opened, swapped
 from vault.errors import Conflict, Erased, KeyUnavailable, NotFound, Tampered
 from vault.model import session_bytes
 from vault.policy.epochs import event_epoch, key_number, own_number, renewed
+from vault.policy.plan import Item
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,13 +32,13 @@ _BUSY: Final = "the session is written to all the time, or sealed anew by anothe
 class Reencrypted(NamedTuple):
     """How many events were sealed anew, how many keys replaced.
 
-    ``truncated``: neither the old keys nor the old rows are left in a write-ahead log; else they are once
-    nobody reads any more, or the vault is closed.
+    ``clean``: no piece of the old keys and rows that was looked for is left in any file of the vault; else
+    somebody still reads, or the database is too large to be written anew.
     """
 
     events: int
     keys: int
-    truncated: bool
+    clean: bool
 
 
 def reencrypted(parts: Parts, session_id: str, progress: Callable[[int, int], None] | None) -> Reencrypted:
@@ -65,6 +68,9 @@ def _reencrypted(
     parts: Parts, tenant: TenantKeys, row: SessionRow, progress: Callable[[int, int], None] | None
 ) -> Reencrypted:
     log, store, session_id = parts.log, parts.store, row.session_id
+    old_pieces = needles(
+        log, store, tenant, [Item(session_id, SESSION, row.owner, "erase", "root", session_id, 0, 0)]
+    )
     own = renewed(max(map(own_number, store.epochs_of(session_id)), default=row.epoch))
     keys = _fresh(parts, tenant, row, own)
     copy = Copy(log, tenant, row, own, log.keys.epoch(tenant, row.owner, session_id, own), row, progress)
@@ -76,9 +82,10 @@ def _reencrypted(
     log.keys.forget_scope(session_id)
     # Only what is older: whoever was faster than this process has made higher numbers, and goes by them.
     old = [number for number in store.epochs_of(session_id) if own_number(number) < own]
-    truncated = store.drop("epoch", session_id, old)
+    truncated = store.drop("epoch", session_id, old) and log.records.truncate()
+    (seen,) = parts.execution.prove.searched([[bytes.fromhex(piece) for _, piece in old_pieces]])
     parts.trail.write(tenant, REENCRYPTED, b"", session_id, {"events": len(copy.events), "keys": keys})
-    return Reencrypted(len(copy.events), keys, log.records.truncate() and truncated)
+    return Reencrypted(len(copy.events), keys, truncated and seen.looked and not seen.remains)
 
 
 def _put(copy: Copy) -> None:
