@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import select
 import shutil
 import sqlite3
 import tempfile
@@ -266,6 +267,9 @@ def on_terminal(start, typed, *arguments):
     os.close(theirs)
     text, answered = b"", False
     while True:
+        if not select.select([ours], [], [], 60)[0]:
+            process.kill()  # it waits for what was typed already: told by its exit code
+            break
         try:
             piece = os.read(ours, 4096)
         except OSError:  # the other end is closed
