@@ -39,7 +39,7 @@ from vault.storage.sqlite import Database
 __all__ = ["states"]  # the fixture
 
 RANDOM_KILLS = int(os.environ.get("ERASURE_RANDOM_KILLS", "300"))
-PLACES = int(os.environ.get("ERASURE_PLACES", "160"))
+PLACES = int(os.environ.get("ERASURE_PLACES", "60"))
 PARTS, KILLS_OF_A_GRAPH = 4, 25
 #: What changes a database; what a reader does is no place to die at.
 WRITES = re.compile(r"\s*(INSERT|UPDATE|DELETE|REPLACE|PRAGMA wal_checkpoint)", re.IGNORECASE)
